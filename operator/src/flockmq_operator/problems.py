@@ -14,7 +14,7 @@ from flockmq_operator.observe import Observed
 from flockmq_operator.redis_tls import contradiction
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, Component, selector
-from flockmq_operator.resources.secret_files import SecretFile, named, node_files
+from flockmq_operator.resources.secret_files import SecretFile, named, node_files, s3_files
 from flockmq_operator.workloads import needs, sources, template_of
 
 NODES: frozenset[Component] = frozenset({"core", "replicant"})
@@ -75,7 +75,8 @@ def refused_images(context: Context) -> Iterator[Problem]:
 
 def missing_secrets(context: Context, observed: Observed) -> Iterator[Problem]:
     """A Secret or a key that the spec names isn't there: pods that mount it couldn't start."""
-    readers = {component: node_files(context, component) for component in NODES}
+    readers: dict[Component, list[SecretFile]] = {component: node_files(context, component) for component in NODES}
+    readers["report"] = s3_files(context)
     told = set()
     for file in named(context):
         keys = observed.named_secrets.get(file.secret)

@@ -42,6 +42,7 @@ class Resources(Part, frozen=True):
 NODE_RESOURCES = Resources(requests={"cpu": "250m", "memory": "256Mi"}, limits={"memory": "1Gi"})
 REDIS_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "1Gi"})
 REPORT_RESOURCES = Resources(requests={"cpu": "250m", "memory": "1Gi"}, limits={"memory": "2Gi"})
+EXECUTOR_RESOURCES = Resources(requests={"cpu": "1"}, limits={"memory": "2Gi"})
 BACKUP_RESOURCES = Resources(requests={"cpu": "100m", "memory": "128Mi"}, limits={"memory": "512Mi"})
 
 
@@ -279,6 +280,31 @@ class Authorization(Part, frozen=True):
     """Sources that are asked after the rules, as the broker's own configuration has them, but for secrets."""
 
 
+class S3Credentials(Part, frozen=True):
+    """A Secret with a file as Amazon's own tools have it: `[default]`, `aws_access_key_id`, `aws_secret_access_key`."""
+
+    name: str
+    key: str = "credentials"
+
+
+class S3(Part, frozen=True):
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str | None = None
+    credentials_secret_ref: S3Credentials | None = None
+
+
+class ReportStorage(Storage, frozen=True):
+    s3: S3 | None = None
+    """None: on a volume."""
+
+
+class Executors(Part, frozen=True):
+    replicas: int = 0
+    resources: Resources = EXECUTOR_RESOURCES
+
+
 class Report(Part, frozen=True):
     enabled: bool = True
     suspend: bool = False
@@ -289,7 +315,8 @@ class Report(Part, frozen=True):
     lag_objective_ms: int = 1000
     image: str | None = None
     resources: Resources = REPORT_RESOURCES
-    storage: Storage = Storage()
+    storage: ReportStorage = ReportStorage()
+    executors: Executors = Executors()
 
 
 class Backup(Part, frozen=True):

@@ -33,7 +33,7 @@ def claims_with_size(context: Context, observed: Observed) -> list[tuple[Manifes
         "core": context.spec.cores.storage.size,
         "redis": context.spec.redis.storage.size,
     }
-    if context.spec.report.enabled:
+    if context.spec.report.enabled and not context.spec.report.storage.s3:
         sizes["report"] = context.spec.report.storage.size
     own = [item for name, item in observed.objects.items() if name.kind == "PersistentVolumeClaim"]
     labelled = [(claim, claim["metadata"]["labels"].get(COMPONENT)) for claim in (*own, *observed.claims)]

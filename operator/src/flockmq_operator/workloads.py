@@ -13,6 +13,7 @@ CALLED: dict[Component, str] = {
     "replicant": "replicants",
     "redis": "Redis",
     "report": "the report",
+    "executor": "executors of the report",
     "backup": "the backup",
     "restore": "the restore",
 }
@@ -24,6 +25,7 @@ def workload(context: Context, component: Component) -> Ref:
         "replicant": Ref("Deployment", context.replicant),
         "redis": Ref("StatefulSet", context.redis),
         "report": Ref("CronJob", context.report),
+        "executor": Ref("CronJob", context.report),
         "backup": Ref("CronJob", context.backup),
         "restore": Ref("Job", context.restore),
     }

@@ -92,7 +92,8 @@ def test_the_operator_has_rights_in_its_own_namespace_alone() -> None:
     bound = [item for item in INSTALL if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert {(item["kind"], item["metadata"]["namespace"]) for item in bound} == {("RoleBinding", "flockmq")}
     cluster_wide = [item["metadata"]["name"] for item in INSTALL if item["kind"] == "ClusterRole"]
-    assert cluster_wide == ["flockmq-mqttclusters-edit", "flockmq-mqttclusters-view"], "these are for people"
+    people = ["flockmq-mqttclusters-edit", "flockmq-mqttclusters-view"]
+    assert cluster_wide == ["flockmq-report-driver", *people], "no binding here gives them to anybody"
 
 
 def test_no_rule_anywhere_has_a_wildcard() -> None:

@@ -20,6 +20,7 @@ from flockmq.node.node_load import Weights
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.rebalances.spec import RebalanceSpec, decode_rebalance
 from flockmq_operator.spec import (
+    S3,
     Backup,
     CaSecret,
     CrlSecret,
@@ -30,6 +31,7 @@ from flockmq_operator.spec import (
     RedisUser,
     Restore,
     Rule,
+    S3Credentials,
     SecretKey,
     ServerName,
     Spec,
@@ -130,6 +132,9 @@ def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     for struct, name in ((SecretKey, "passwordSecretRef"), (CaSecret, "caSecretRef"), (TlsSecret, "tlsSecretRef")):
         assert list(parity(struct, external["properties"][name], name)) == []
     assert list(parity(RedisUser, external["properties"]["replicants"], "replicants")) == []
+    s3 = SPEC["properties"]["report"]["properties"]["storage"]["properties"]["s3"]
+    assert list(parity(S3, s3, "s3")) == []
+    assert list(parity(S3Credentials, s3["properties"]["credentialsSecretRef"], "credentialsSecretRef")) == []
     for part, name in ((Backup, "backup"), (Restore, "restore")):
         assert list(parity(part, SPEC["properties"][name], name)) == []
     assert list(parity(Users, SPEC["properties"]["authentication"]["properties"]["users"], "users")) == []
@@ -278,7 +283,7 @@ def test_what_the_schema_refuses(spec: Manifest) -> None:
 
 def holds(rule: str, value: Manifest) -> bool:
     """Whether `value` keeps a rule of the little CEL that is spelled here in Python. The API server has all of it."""
-    text = re.sub(r"has\(self\.(\w+)\)", r"hasattr(self, '\1')", rule)
+    text = re.sub(r"has\((self(?:\.\w+)*)\.(\w+)\)", r"hasattr(\1, '\2')", rule)
     for theirs, ours in (("&&", " and "), ("||", " or "), ("!has", " not has"), ("size(", "len(")):
         text = text.replace(theirs, ours)
     return bool(eval(text, {"self": namespace(value)}))
@@ -304,6 +309,9 @@ DUAL, SINGLE = "PreferDualStack", "SingleStack"
         ("", "autoscaling needs replicants.replicas", {"autoscaling": {}, "replicants": {"replicas": 0}}, False),
         ("", "autoscaling needs replicants.replicas", {"autoscaling": {}, "replicants": {"replicas": 1}}, True),
         ("", "autoscaling needs replicants.replicas", {"replicants": {"replicas": 0}}, True),
+        ("report", "report.executors needs", {"executors": {"replicas": 1}, "storage": {}}, False),
+        ("report", "report.executors needs", {"executors": {"replicas": 1}, "storage": {"s3": {}}}, True),
+        ("report", "report.executors needs", {"executors": {"replicas": 0}, "storage": {}}, True),
     ],
 )
 def test_what_a_rule_refuses(part: str, sentence: str, said: Manifest, kept: bool) -> None:

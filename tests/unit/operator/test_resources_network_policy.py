@@ -50,6 +50,34 @@ def test_redis_and_the_report_connect_to_redis_alone() -> None:
     assert reached("demo-report", EXTERNAL) is None
 
 
+S3: Manifest = {"report": {"storage": {"s3": {"bucket": "events"}}}}
+WITH_EXECUTORS: Manifest = {"report": {**S3["report"], "executors": {"replicas": 2}}}
+
+
+def test_a_report_with_s3_connects_to_anything_until_the_spec_says_to_what() -> None:
+    somewhere = {"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}], "ports": [{"protocol": "TCP", "port": 443}]}
+    bounded: Manifest = {"networkPolicy": {"egress": [somewhere]}}
+    assert reached("demo-report", S3) is None
+    egress = built({**S3, **bounded})[Ref("NetworkPolicy", "demo-report")]["spec"]["egress"]
+    assert egress[-1] == somewhere
+    assert components(egress[1]["to"]) == ["redis"]
+    assert Ref("NetworkPolicy", "demo-report-executor") not in built(S3)
+
+
+def test_a_driver_and_its_executors_connect_to_one_another_and_nobody_else_to_them() -> None:
+    assert components(admitted("demo-report", 7078, WITH_EXECUTORS)) == ["executor"]
+    assert components(admitted("demo-report", 7079, WITH_EXECUTORS)) == ["executor"]
+    assert components(admitted("demo-report-executor", 7079, WITH_EXECUTORS)) == ["report", "executor"]
+    assert admitted("demo-report-executor", 7078, WITH_EXECUTORS) is None
+    spec: Manifest = {**WITH_EXECUTORS, "networkPolicy": {"egress": []}}
+    assert reached("demo-report", spec) == {6379: ["redis"], 7079: ["executor"]}
+    egress = built(spec)[Ref("NetworkPolicy", "demo-report-executor")]["spec"]["egress"]
+    assert [(components(rule["to"]), [entry["port"] for entry in rule["ports"]]) for rule in egress[1:]] == [
+        (["report"], [7078, 7079]),
+        (["executor"], [7079]),
+    ]
+
+
 def test_nodes_connect_to_one_another_and_redis_once_the_spec_says_where_else() -> None:
     nowhere: Manifest = {"networkPolicy": {"egress": []}}
     assert reached("demo-core") is None

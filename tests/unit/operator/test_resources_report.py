@@ -7,6 +7,8 @@ import pytest
 from flockmq_analytics.cli import make_parser
 from flockmq_operator.manifest import Manifest, Ref
 from unit.operator.built import built
+from unit.operator.test_plan import running
+from unit.operator.world import context
 
 
 def cron_job(name: str, spec: Manifest | None = None) -> Manifest:
@@ -74,7 +76,7 @@ def test_events_are_drained_from_where_nodes_write_them(redis: Manifest, url: st
     assert args[0] == "ingest"
     args.remove("--release")
     given = dict(zip(args[1::2], args[2::2], strict=True))
-    assert {name: value for name, value in given.items() if name not in ("--output", "--wait")} == {
+    assert {name: value for name, value in given.items() if name not in ("--output", "--wait", "--memory")} == {
         "--redis-url": url,
         **others,
     }
@@ -117,3 +119,53 @@ def test_the_report_is_made_as_the_spec_says() -> None:
     wanted = {"--keep-days": "7", "--time-zone": "Europe/Berlin", "--lag-objective-ms": "250"}
     for option, value in (wanted | {"--headline": "/dev/termination-log"}).items():
         assert args[args.index(option) + 1] == value
+
+
+def pod(name: str, spec: Manifest | None = None) -> Manifest:
+    found: Manifest = cron_job(name, spec)["jobTemplate"]["spec"]["template"]["spec"]
+    return found
+
+
+def test_java_has_half_of_the_memory_limit_and_tasks_the_cpu_limit() -> None:
+    for name in ("demo-ingest", "demo-report"):
+        args = args_of(cron_job(name))
+        assert (args[args.index("--memory") + 1], "--cores" in args) == ("1024m", False)
+        more: Manifest = {"report": {"resources": {"limits": {"memory": "6Gi", "cpu": "2500m"}}}}
+        args = args_of(cron_job(name, more))
+        assert (args[args.index("--memory") + 1], args[args.index("--cores") + 1]) == ("3072m", "3")
+        assert "--memory" not in args_of(cron_job(name, {"report": {"resources": {"limits": {}}}}))
+
+
+KEYS = {"credentialsSecretRef": {"name": "keys"}}
+S3: Manifest = {"report": {"storage": {"s3": {"bucket": "events", "endpoint": "https://minio:9000", **KEYS}}}}
+
+
+@pytest.mark.parametrize("name", ["demo-ingest", "demo-report"])
+def test_in_s3_both_jobs_write_below_one_prefix_and_have_no_volume(name: str) -> None:
+    args = args_of(cron_job(name, S3))
+    assert args[args.index("--output") + 1] == "s3a://events/demo"
+    assert make_parser().parse_args(args).output == "s3a://events/demo"
+    assert Ref("PersistentVolumeClaim", "demo-report") not in built(S3)
+    made = pod(name, S3)
+    (container,) = made["containers"]
+    assert {volume["name"] for volume in made["volumes"]} == {"secrets", "tmp"}
+    assert {mount["name"] for mount in container["volumeMounts"]} == {"secrets", "tmp"}
+    assert {entry["name"]: entry["value"] for entry in container["env"]} == {
+        "AWS_ENDPOINT_URL": "https://minio:9000",
+        "AWS_SHARED_CREDENTIALS_FILE": of_secrets("s3/credentials"),
+    }
+    sources = made["volumes"][0]["projected"]["sources"]
+    assert sources[-1]["secret"] == {"name": "keys", "items": [{"key": "credentials", "path": "s3/credentials"}]}
+
+
+def test_in_s3_the_prefix_is_what_the_spec_says_and_credentials_may_be_the_clouds() -> None:
+    said: Manifest = {"report": {"storage": {"s3": {"bucket": "events", "prefix": "mqtt/a", "region": "eu-north-1"}}}}
+    args = args_of(cron_job("demo-ingest", said))
+    assert args[args.index("--output") + 1] == "s3a://events/mqtt/a"
+    assert pod("demo-ingest", said)["containers"][0]["env"] == [{"name": "AWS_REGION", "value": "eu-north-1"}]
+
+
+async def test_a_secret_for_s3_that_isnt_there_is_said_and_concerns_the_report_alone() -> None:
+    plan = await (await running(S3)).plan(context(S3))
+    assert [(problem.reason, problem.blocks) for problem in plan.problems] == [("SecretMissing", {"report"})]
+    assert "spec.report.storage.s3.credentialsSecretRef: Secret keys" in plan.problems[0].message

@@ -78,6 +78,15 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-ingest"
 
     @property
+    def report_driver(self) -> str:
+        return f"{self.name}-report-driver"
+
+    @property
+    def executors(self) -> int:
+        """How many Spark makes for a report. They share no volume: so there are none without S3."""
+        return self.spec.report.executors.replicas if self.spec.report.storage.s3 else 0
+
+    @property
     def backup(self) -> str:
         return f"{self.name}-backup"
 

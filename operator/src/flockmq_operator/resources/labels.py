@@ -10,7 +10,7 @@ from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
 from flockmq_operator.spec import GROUP, KIND, VERSION
 
-Component = Literal["core", "replicant", "redis", "report", "backup", "restore"]
+Component = Literal["core", "replicant", "redis", "report", "executor", "backup", "restore"]
 
 COMPONENT = "app.kubernetes.io/component"
 INSTANCE = "app.kubernetes.io/instance"

@@ -2,8 +2,8 @@
 more by one of its own.
 
 Redis and the report connect to nothing but Redis, a backup to Redis and the cores' management. A policy knows addresses
-and pods, no names: where nodes may connect to beside the cluster (an external Redis, who authenticates clients) is only
-bounded once the spec says it.
+and pods, no names: where nodes may connect to beside the cluster (an external Redis, who authenticates clients), and
+the report (S3, the API server, which makes its executors), is only bounded once the spec says it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, REDIS_PORT, SENTINEL_PORT, Context
 from flockmq_operator.resources.labels import Component, metadata, selector
+from flockmq_operator.resources.spark import BLOCKS_PORT, DRIVER_PORT
 
 DNS_PORTS = (53, 5353)
 """Of the pods that answer; OpenShift's listen on the second."""
@@ -28,7 +29,7 @@ def network_policies(context: Context) -> Iterator[Manifest]:
     at_cores = [clients] if "core" in (context.clients, context.served_by) else []
     yield _policy(context, context.core, "core", [*at_cores, links, management, *backups], nodes)
     yield _policy(context, context.replicant, "replicant", [clients, links, management], nodes)
-    yield _policy(context, context.report, "report", [], _egress_of_report(context))
+    yield from _of_report(context)
     if context.spec.backup:
         tables = {"ports": _ports([MANAGEMENT_PORT]), "to": [_pods(context, "core")]}
         yield _policy(context, context.backup, "backup", [], [DNS, _to_redis(context), tables])
@@ -51,11 +52,22 @@ def _egress_of_redis(context: Context) -> list[Manifest]:
     return [DNS, _to_redis(context)] if context.redis_hosts else []
 
 
-def _egress_of_report(context: Context) -> list[Manifest] | None:
+def _of_report(context: Context) -> Iterator[Manifest]:
+    """Spark's driver and executors connect to one another, both ways; nobody else connects to them."""
+    driver, executors = _pods(context, "report"), _pods(context, "executor")
     said = context.spec.network_policy.egress
-    if context.spec.redis.external is None:
-        return [DNS, _to_redis(context)]
-    return None if said is None else [DNS, *said]
+    leaves = context.spec.redis.external is not None or context.spec.report.storage.s3 is not None
+    redis = [] if context.spec.redis.external else [_to_redis(context)]
+    blocks = {"ports": _ports([BLOCKS_PORT]), "to": [executors]}
+    reached = [DNS, *redis, *([blocks] if context.executors else [])]
+    egress = reached if not leaves else None if said is None else [*reached, *said]
+    ingress = [_ingress([DRIVER_PORT, BLOCKS_PORT], [executors])] if context.executors else []
+    yield _policy(context, context.report, "report", ingress, egress)
+    if context.executors:
+        to_driver = {"ports": _ports([DRIVER_PORT, BLOCKS_PORT]), "to": [driver]}
+        own = None if said is None else [DNS, to_driver, blocks, *said]
+        ingress = [_ingress([BLOCKS_PORT], [driver, executors])]
+        yield _policy(context, f"{context.report}-executor", "executor", ingress, own)
 
 
 def _egress_of_nodes(context: Context) -> list[Manifest] | None:

@@ -60,7 +60,7 @@ def takes_clients(context: Context, component: Component) -> bool:
 
 def named(context: Context) -> list[SecretFile]:
     """Those of Secrets that the spec names and somebody else makes."""
-    files = node_files(context, "core") + node_files(context, "replicant")
+    files = node_files(context, "core") + node_files(context, "replicant") + s3_files(context)
     return [file for file in dict.fromkeys(files) if file.named_by]
 
 
@@ -122,6 +122,15 @@ def redis_files(context: Context, component: Component) -> dict[str, SecretFile]
         for key, file in (("certfile", "tls.crt"), ("keyfile", "tls.key")):
             files[key] = SecretFile(f"redis-tls/{file}", own_tls.name, file, f"{here}.tlsSecretRef")
     return files
+
+
+def s3_files(context: Context) -> list[SecretFile]:
+    """With which the report comes to S3; none: as its ServiceAccount, by the cloud's own means."""
+    s3 = context.spec.report.storage.s3
+    if s3 is None or s3.credentials_secret_ref is None or not context.spec.report.enabled:
+        return []
+    secret = s3.credentials_secret_ref
+    return [SecretFile("s3/credentials", secret.name, secret.key, "spec.report.storage.s3.credentialsSecretRef")]
 
 
 def redis_username(context: Context, component: Component) -> str | None:
