@@ -37,8 +37,9 @@ interpreted: $(VENV)/.demo ## run the broker from its sources again
 bench: $(VENV)/.dev ## beside ten other brokers, into docs/ and README.md: 25 minutes (QUICK=1: a look, 5 minutes)
 	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick)
 
-e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
+e2e: $(VENV)/.dev build/s3/.made ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
 	tests/e2e/run
+	tests/e2e/kind/tools.sh node >/dev/null && $(PYTEST) -m kubernetes tests/integration/analytics
 
 MINUTES ?= 10
 # CHAOS_ARGS: --operations for what operators do to a cluster, instead of pods killed at random; --rate, --components.
@@ -85,7 +86,7 @@ TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope
   printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
 test-interpreted: $(VENV)/.dev build/s3/.made ## unit and integration tests, from the sources, WORKERS=4 files at a time (default: two for each processor core)
-	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src)
+	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src,-m 'not kubernetes')
 
 # An S3 server to test with, and the jars that Spark needs for s3a.
 build/s3/.made: $(UV) requirements-s3.txt $(wildcard analytics/jars/*)

@@ -37,8 +37,7 @@ ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 @pytest.fixture
 def kubernetes(tmp_path: Path) -> Iterator[ApiServer]:
     folder = programs()
-    if folder is None:
-        pytest.skip("no kube-apiserver: tests/e2e/kind/tools.sh node builds one")
+    assert folder is not None, "no kube-apiserver: tests/e2e/kind/tools.sh node builds one"
     scratch = tmp_path / "kubernetes"
     scratch.mkdir()
     with api_server(folder, scratch) as made:
@@ -103,6 +102,7 @@ class Kubelet:
             return subprocess.Popen(program, env={**self._environ, **said}, stdout=log, stderr=log)
 
 
+@pytest.mark.kubernetes
 def test_spark_makes_its_executors_and_they_make_the_report(
     kubernetes: ApiServer,
     spark: SparkSession,
