@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from judges.ends import held_until
 from judges.life import Life, Sent
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -31,16 +32,18 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         if connection.asked.version < 5 or not story.faults.of_memory.overlap(since, since):
             continue
         if story.faults.ran_alone("crowd", ("redis", connection.asked.node), since, sent.acknowledged_at) and (
-            sent.retain or sent.is_delayed or any(_waits(rules, life, sent) for life in away)
+            sent.retain or sent.is_delayed or any(_waits(story, rules, life, sent) for life in away)
         ):
             text = f"{sent.message.publisher} {sent.message.number} on {sent.topic} was acknowledged by"
             yield Finding(STORED_ANYWAY, sent.acknowledged_at, f"{text} {connection.asked.node}, which has no room")
 
 
-def _waits(rules: Rules, life: Life, sent: Sent) -> bool:
-    """For its client, which is away."""
+def _waits(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
+    """For its client, which is away; its session hasn't expired."""
     since = sent.first_sent_at - rules.max_stale_s - rules.clock_slack_s
     if not any(left < since and sent.acknowledged_at < back for left, back in life.absences):
+        return False
+    if held_until(story, rules, life, life.began_at) <= sent.acknowledged_at:
         return False
     own = sent.message.publisher == life.client
     return any(

@@ -11,12 +11,19 @@ from judges.made_up import Script
 
 
 def acknowledged(
-    kind: str, node: str, *, version: int = 5, after_s: float = 3.0, beside: str = "", **published: Any
+    kind: str,
+    node: str,
+    *,
+    version: int = 5,
+    after_s: float = 3.0,
+    beside: str = "",
+    lasts_s: float = 60.0,
+    **published: Any,
 ) -> dict[str, int]:
     """So long after memory began to be short there. The publisher is at node `a`."""
     script = Script(tells=True)
     script.connect("pub", version=version)
-    script.connect("sub")
+    script.connect("sub", expiry_s=lasts_s)
     script.subscribe("sub", "waits")
     script.close("sub")
     script.tick(1.0)
@@ -48,3 +55,7 @@ def test_what_needs_no_room_or_comes_too_soon_or_cannot_be_refused_is_taken(publ
 def test_another_node_or_fault_is_a_reason() -> None:
     assert acknowledged("crowd replicant", "b", retain=True) == {}
     assert acknowledged("crowd redis", "redis", beside="kill core", retain=True) == {}
+
+
+def test_for_a_session_that_has_expired_nothing_is_stored() -> None:
+    assert acknowledged("crowd redis", "redis", topic="waits", lasts_s=2.0) == {}
