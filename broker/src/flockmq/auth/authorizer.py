@@ -282,6 +282,10 @@ class Authorizer:
         if cached is not None and cached[0] is principal:
             del self._cached[client_id]
 
+    def forget_all(self) -> None:
+        """The node is short of memory: drop all caches."""
+        self._cached.clear()
+
     async def _ask_again(self) -> None:
         """Every `ttl`, have connections drop what they derived from decisions. So a service's answer lives for one
         `ttl` here, and for at most one more in a connection."""

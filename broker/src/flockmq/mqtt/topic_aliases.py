@@ -20,13 +20,13 @@ _LONGER_BY_MAX: Final = 5
 
 @mypyc_attr(acyclic=True)
 class IncomingAliases:
-    """The topics of the client's aliases, INCOMING_ALIASES_MAX_BYTES together."""
+    """The topics of the client's aliases, `size_bytes` together: INCOMING_ALIASES_MAX_BYTES at most."""
 
-    __slots__ = ("_maximum", "_size_bytes", "_topics")
+    __slots__ = ("_maximum", "_topics", "size_bytes")
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
-        self._size_bytes: int = 0
+        self.size_bytes: int = 0
         self._topics: dict[int, bytes] | None = None
 
     def resolve(self, alias: int, topic: bytes) -> bytes:
@@ -41,8 +41,8 @@ class IncomingAliases:
         if topics is None:
             self._topics = topics = {}
         if topic:
-            self._size_bytes += len(topic) - len(topics.get(alias, b""))
-            if self._size_bytes > INCOMING_ALIASES_MAX_BYTES:
+            self.size_bytes += len(topic) - len(topics.get(alias, b""))
+            if self.size_bytes > INCOMING_ALIASES_MAX_BYTES:
                 why = f"topics of aliases with more than {INCOMING_ALIASES_MAX_BYTES} bytes together"
                 raise PacketError(Reason.QUOTA_EXCEEDED, "section 3.3.2.3.4", why)
             topics[alias] = topic

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from flockmq.bounds import NODE_GIVES_BACK_S, NODE_MEMORY_LOOK_S, STORE_WATCH_EVERY_S
+from flockmq.default_callbacks import ignore
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.session_store import SessionStore
@@ -65,6 +66,8 @@ class MemoryShortage:
         """Of the Redis servers that this core checks."""
         self._gives_back_in_s = 0.0
         self.pressure_reports: MemoryPressureReports | None = None
+        self.on_full: Callable[[], None] = ignore
+        """Called at each look while this node is full: forget what can be found out again."""
         self.is_on = False
         self.is_redis_short = False
         self.takes_filters = True
@@ -83,8 +86,10 @@ class MemoryShortage:
         don't read."""
         marks, was = self.marks, (self.marks.is_short, self.marks.is_full)
         marks.looked(self._memory.resident_bytes())
-        if marks.is_full and self._relieve(marks.excess_bytes()):
-            give_back()
+        if marks.is_full:
+            self.on_full()
+            if self._relieve(marks.excess_bytes()):
+                give_back()
         if (marks.is_short, marks.is_full) != was:
             self._refuse_or_not()
 

@@ -145,6 +145,7 @@ class Node:
         have_users = (lambda: True) if binds else partial(identifies, self._auth, self.plugin_hooks)
         self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic, memory.limit_bytes)
         self.shortage = MemoryShortage(cluster, self.delivery.slots.sender, rlog, store, memory, self.reactor.relieve)
+        self.shortage.on_full = self._auth.authorizer.forget_all
         self.retained = RetainedFeed(self.quotas.quotas.retained)
         self.retaining = RetainedLog(
             rlog,

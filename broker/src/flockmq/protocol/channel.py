@@ -121,12 +121,29 @@ class Channel(PausablePublisher):
         session = self.session
         return session is not None and session.is_congested()
 
-    def waiting_bytes(self) -> int:
-        """What is in this node's memory for the client: bytes to write, messages that wait for its window, and what it
-        sent that isn't processed yet.
+    def held_bytes(self) -> int:
+        """What is in this node's memory for the client: bytes to write, messages that wait for its window, what it sent
+        that isn't processed or acknowledged yet, and the topics of its aliases.
         """
-        session = self.session
-        return self.out_bytes + (session.queue_bytes if isinstance(session, LocalSession) else 0)
+        session, aliases, queue = self.session, self.aliases, self.publish_queue
+        size: int = self.out_bytes + len(self.principal.username)
+        if isinstance(session, LocalSession):
+            size += session.queue_bytes
+        if aliases is not None:
+            size += aliases.size_bytes
+        if queue is not None:
+            size += queue.size_bytes()
+        return size
+
+    def forget_allowed(self, least: int) -> bool:
+        """The node is short of memory: if it remembers at least so many packets that the client was allowed, forget
+        them. They are authorized again when they come. Returns whether there were so many.
+        """
+        allowed = self.allowed
+        if allowed is None or len(allowed) < least:
+            return False
+        allowed.clear()
+        return True
 
     def client_id(self) -> bytes:
         session = self.session

@@ -112,8 +112,8 @@ class Conversation(Channel):
                 self.router.partials.ended(self.principal.username, self)
             self._rest_bytes = 0
 
-    def waiting_bytes(self) -> int:
-        return super().waiting_bytes() + self._rest_bytes
+    def held_bytes(self) -> int:
+        return super().held_bytes() + self._rest_bytes
 
     def _consume(self, data: bytes) -> i64:
         """Process complete packets. Returns the offset of the first byte that wasn't processed."""
@@ -405,6 +405,7 @@ class Conversation(Channel):
         """
         self._left_as = session.client_id
         self.session = None
+        self.aliases = None
         self.repeats = session.is_remote()
         queue = queue_of(self)
         if queue is not None:

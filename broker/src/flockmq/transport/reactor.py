@@ -14,7 +14,13 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import RECEIVERS_PER_READ_MAX, RELIEVED_MIN_BYTES, STOOD_STILL_S, SWEEP_TICKS
+from flockmq.bounds import (
+    ALLOWED_HEAD_MAX_BYTES,
+    RECEIVERS_PER_READ_MAX,
+    RELIEVED_MIN_BYTES,
+    STOOD_STILL_S,
+    SWEEP_TICKS,
+)
 from flockmq.default_callbacks import ignore
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
@@ -23,6 +29,8 @@ from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)
+
+_HEADS_FORGOTTEN: Final = RELIEVED_MIN_BYTES // ALLOWED_HEAD_MAX_BYTES
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -153,21 +161,26 @@ class Reactor:
             self.loop.call_soon(self.end_turn)
 
     def relieve(self, wanted_bytes: int) -> bool:
-        """The node is nearly out of memory: disconnect the clients for which most waits, until so much is free.
-        Returns whether there were any."""
-        waiting: list[tuple[int, Channel]] = []
+        """The node is nearly out of memory: disconnect the clients that take most, until so much is free. Returns
+        whether anything was freed."""
+        large: list[tuple[int, Channel]] = []
+        has_forgotten = False
         for channel in self.channels():
-            if channel is not None and channel.state != CLOSED and channel.waiting_bytes() >= RELIEVED_MIN_BYTES:
-                waiting.append((channel.waiting_bytes(), channel))
-        waiting.sort(key=_waiting_bytes, reverse=True)
-        for size_bytes, channel in waiting:
+            if channel is None or channel.state == CLOSED:
+                continue
+            has_forgotten = channel.forget_allowed(_HEADS_FORGOTTEN) or has_forgotten
+            size_bytes = channel.held_bytes()
+            if size_bytes >= RELIEVED_MIN_BYTES:
+                large.append((size_bytes, channel))
+        large.sort(key=_held_bytes, reverse=True)
+        for size_bytes, channel in large:
             if wanted_bytes <= 0:
                 break
             wanted_bytes -= size_bytes
             channel.overflow()
-        if waiting:
+        if large:
             self.end_turn()
-        return len(waiting) > 0
+        return has_forgotten or len(large) > 0
 
     def sweep(self, now_s: float) -> None:
         """Every SWEEP_INTERVAL_S: end silent clients, and check slow ones."""
@@ -183,5 +196,5 @@ class Reactor:
                 slow.pop(client, None)
 
 
-def _waiting_bytes(client: tuple[int, Channel]) -> int:
+def _held_bytes(client: tuple[int, Channel]) -> int:
     return client[0]

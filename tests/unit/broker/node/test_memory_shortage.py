@@ -118,10 +118,12 @@ def test_no_node_takes_new_subscriptions_while_one_is_full() -> None:
 def test_a_full_node_disconnects_who_does_not_read_but_not_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back: list[bool] = []
     monkeypatch.setattr(memory_shortage, "give_back", lambda: given_back.append(True))
-    node = Part(Log(), "a")
+    node, forgotten = Part(Log(), "a"), []
+    node.shortage.on_full = lambda: forgotten.append(True)
     node.use(849)
-    assert node.relieved == []
+    assert (node.relieved, forgotten) == ([], [])
     node.use(850)
+    assert forgotten == [True], "what can be found out again"
     assert (node.relieved, given_back) == ([50 * MIB], []), "there was nobody"
     node.has_clients = True
     node.use(850)

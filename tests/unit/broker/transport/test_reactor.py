@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.bounds import RELIEVED_MIN_BYTES
+from flockmq.bounds import ALLOWED_HEAD_MAX_BYTES, RELIEVED_MIN_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.reason import Reason
@@ -38,7 +38,7 @@ def test_what_waits_for_acknowledgements_of_a_clean_session_counts() -> None:
         for number in range(1, 4):
             publisher.sendall(publish(4, "a", "x" * RELIEVED_MIN_BYTES, qos=1, packet_id=number))
             served.reactor.turn()
-        assert connection.waiting_bytes() >= 2 * RELIEVED_MIN_BYTES
+        assert connection.held_bytes() >= 2 * RELIEVED_MIN_BYTES
         assert served.reactor.relieve(1)
         assert connection.state == CLOSED
 
@@ -48,6 +48,29 @@ def test_what_a_client_sent_and_is_not_processed_yet_counts() -> None:
         connection, client = served.client("c", 5)
         client.sendall(publish(5, "a", "x" * 2 * RELIEVED_MIN_BYTES)[:-1])
         served.reactor.turn()
-        assert connection.waiting_bytes() >= 2 * RELIEVED_MIN_BYTES
+        assert connection.held_bytes() >= 2 * RELIEVED_MIN_BYTES
         assert served.reactor.relieve(1)
-        assert (connection.state, connection.waiting_bytes()) == (CLOSED, 0)
+        assert (connection.state, connection.held_bytes()) == (CLOSED, 0)
+
+
+def test_the_topics_of_a_clients_aliases_count() -> None:
+    with Served(Limits(max_topic_alias=1)) as served:
+        connection, client = served.client("c", 5)
+        topic, alias = "a" * 2 * RELIEVED_MIN_BYTES, b"\x23\0\1"
+        served.reactor.turn()
+        client.sendall(encode.publish(5, topic.encode(), b"", encoded_properties=alias))
+        served.reactor.turn()
+        assert connection.held_bytes() == 2 * RELIEVED_MIN_BYTES
+        assert served.reactor.relieve(1)
+        assert (connection.state, connection.held_bytes()) == (CLOSED, 0)
+
+
+def test_what_many_clients_were_allowed_is_forgotten_and_nobody_disconnected_for_it() -> None:
+    with Served() as served:
+        connection, _ = served.client("c", 5)
+        few = {b"%d" % number for number in range(RELIEVED_MIN_BYTES // ALLOWED_HEAD_MAX_BYTES - 1)}
+        connection.allowed = few.copy()
+        assert not served.reactor.relieve(1)
+        connection.allowed.add(b"one more")
+        assert served.reactor.relieve(1)
+        assert (connection.allowed, connection.state == CLOSED) == (set(), False)
