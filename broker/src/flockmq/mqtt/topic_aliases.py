@@ -56,15 +56,16 @@ class IncomingAliases:
 @mypyc_attr(acyclic=True)
 class OutgoingAliases:
     """Aliases for packets to the client: the first topics that are sent get the available aliases, except long ones.
-    `max_packet_bytes`: the client's maximum packet size; 0: any.
+    `max_packet_bytes`: the client's maximum packet size; 0: any. `size_bytes`: of their topics.
     """
 
-    __slots__ = ("_aliases", "_max_packet_bytes", "_maximum")
+    __slots__ = ("_aliases", "_max_packet_bytes", "_maximum", "size_bytes")
 
     def __init__(self, maximum: int, max_packet_bytes: int = 0) -> None:
         self._maximum = min(maximum, OUTGOING_ALIASES_MAX)
         self._max_packet_bytes = max_packet_bytes
         self._aliases: dict[bytes, int] = {}
+        self.size_bytes: int = 0
 
     def shorten(self, packet: bytes) -> bytes:
         """A version 5 PUBLISH with an alias: the first time in addition to the topic, later instead of it."""
@@ -79,6 +80,7 @@ class OutgoingAliases:
             if 0 < self._max_packet_bytes < len(packet) + _LONGER_BY_MAX:
                 return packet
             self._aliases[topic] = alias = len(self._aliases) + 1
+            self.size_bytes += len(topic)
             name = packet[body:topic_end]
         properties_at = topic_end + (2 if packet[0] & 6 else 0)
         length, content_at = remaining_length(packet, properties_at, 0)

@@ -31,7 +31,6 @@ from flockmq.routing.router import Router
 from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
 
 OPENED: Final = 0
 ADMITTING: Final = 1
@@ -122,13 +121,13 @@ class Channel(PausablePublisher):
         return session is not None and session.is_congested()
 
     def held_bytes(self) -> int:
-        """What is in this node's memory for the client: bytes to write, messages that wait for its window, what it sent
-        that isn't processed or acknowledged yet, and the topics of its aliases.
+        """What is in this node's memory for the client: bytes to write, what its session holds, what it sent that isn't
+        processed or acknowledged yet, and the topics of its aliases.
         """
         session, aliases, queue = self.session, self.aliases, self.publish_queue
         size: int = self.out_bytes + len(self.principal.username)
-        if isinstance(session, LocalSession):
-            size += session.queue_bytes
+        if session is not None:
+            size += session.held_bytes()
         if aliases is not None:
             size += aliases.size_bytes
         if queue is not None:

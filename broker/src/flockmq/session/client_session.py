@@ -86,6 +86,12 @@ class ClientSession:
         """True if so many messages wait that publishers to this session should pause."""
         raise NotImplementedError(type(self).__name__)
 
+    def held_bytes(self) -> int:
+        """What this node's memory has for the session: messages that wait, or that the client hasn't acknowledged, and
+        topics of aliases.
+        """
+        raise NotImplementedError(type(self).__name__)
+
     def send_again(self) -> None:
         """CONNACK said Session Present: send unacknowledged messages again [MQTT-4.4.0-1]."""
         raise NotImplementedError(type(self).__name__)

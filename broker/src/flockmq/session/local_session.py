@@ -102,6 +102,10 @@ class LocalSession(Subscriber, ClientSession):
     def is_congested(self) -> bool:
         return self.limits.is_congested(self.waiting(), self.queue_bytes)
 
+    def held_bytes(self) -> int:
+        size = self.queue_bytes + (0 if self.aliases is None else self.aliases.size_bytes)
+        return size if self.kept is None else size + sum([len(stored.packet) for stored in self.kept.values()])
+
     def cut_off(self) -> bool:
         self.sink.overflow()
         return False

@@ -118,6 +118,10 @@ class RemoteSession(ClientSession):
     def is_congested(self) -> bool:
         return False
 
+    def held_bytes(self) -> int:
+        size = 0 if self._aliases is None else self._aliases.size_bytes
+        return size if self._held is None else size + sum([len(packet) for packet in self._held.values()])
+
     def send_again(self) -> None:
         """The owner sends them."""
         self._is_resumed = True

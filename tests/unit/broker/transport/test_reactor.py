@@ -65,6 +65,22 @@ def test_the_topics_of_a_clients_aliases_count() -> None:
         assert (connection.state, connection.held_bytes()) == (CLOSED, 0)
 
 
+def test_shared_messages_that_a_client_read_and_does_not_acknowledge_count() -> None:
+    with Served() as served:
+        connection, member = served.client("m", 5)
+        member.sendall(encode.subscribe(5, 1, [SubscribeEntry(b"$share/g/a", 1)]))
+        served.reactor.turn()
+        _, publisher = served.client("p")
+        publisher.sendall(publish(4, "a", "x" * RELIEVED_MIN_BYTES, qos=1, packet_id=1))
+        served.reactor.turn()
+        member.recv(2 * RELIEVED_MIN_BYTES)
+        served.reactor.turn()
+        assert (connection.out_bytes, connection.held_bytes() > RELIEVED_MIN_BYTES) == (0, True)
+        member.sendall(encode.pub_ack(0x04, 5, 1, 0))
+        served.reactor.turn()
+        assert connection.held_bytes() == 0
+
+
 def test_what_many_clients_were_allowed_is_forgotten_and_nobody_disconnected_for_it() -> None:
     with Served() as served:
         connection, _ = served.client("c", 5)
