@@ -152,7 +152,8 @@ class RedisAuthSettings(_Authenticator, frozen=True, kw_only=True, tag="password
     cmd: str = "HMGET mqtt_user:${username} password_hash is_superuser"
     """HMGET KEY FIELD…, with the field `password_hash` and optionally `salt` and `is_superuser`."""
     password_hash_algorithm: HashAlgorithm = Argon2idSettings()
-    """The algorithm of hashes with a separate `salt` (pbkdf2, in hex), because these don't name it themselves."""
+    """The algorithm of hashes with a separate `salt` (pbkdf2, in hex), because these don't name it themselves. A wrong
+    password of an unknown user takes as long as one is checked by it."""
     request_timeout: Timeout = 5.0
     pool_size: Connections = 8
 
