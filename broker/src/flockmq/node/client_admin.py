@@ -39,7 +39,7 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
-from flockmq.session_rpc.messages import Admission, AttachError
+from flockmq.session_rpc.messages import Admission, AttachError, nonce_of
 
 A = TypeVar("A")
 
@@ -155,12 +155,15 @@ class ClientAdmin:
         with contextlib.suppress(Unavailable):
             was_connected = await self.kick(client_id)
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._owners.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
+        raw, request = client_id.encode(), self._clients.registrations.of_nobody()
+        self._owners.attach(raw, request, partial(self._ended, raw, nonce_of(request), answered))
         return await answered or was_connected
 
-    def _ended(self, client_id: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError) -> None:
-        if isinstance(answer, Admission):
-            self._owners.detach(client_id, answer.token)
+    def _ended(
+        self, client_id: bytes, nonce: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError
+    ) -> None:
+        if isinstance(answer, Admission):  # It reads as a CONNECT that was refused: a will that is held back stays so.
+            self._owners.detach(client_id, answer.token, nonce=nonce)
         if answered.done():
             return
         if isinstance(answer, Admission):

@@ -60,6 +60,12 @@ class ConnectionRegistrations:
             self.rules_of(channel) if not is_clean_session and self.owners_keep_wills() else None,
         )
 
+    def of_nobody(self) -> SessionRequest | None:
+        """What an operator asks for who ends a client's session: the client isn't back by that."""
+        if not self.owners_keep_wills():
+            return None
+        return SessionRequest(5, True, 0, 0, 0, "", self._token_bytes(8))
+
     def admitted(self, token: int, session: LocalSession, request: SessionRequest | None) -> None:
         """The owner admitted a clean session. Remember its will if the owner has it."""
         if request is not None and request.will is not None and self.owners_keep_wills():

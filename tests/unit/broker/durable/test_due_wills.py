@@ -8,6 +8,7 @@ from flockmq import bounds
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.rlog.retained_order import author_of
 from flockmq.session_rpc.clean_session_wills import PendingWill
+from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, request
 
@@ -365,6 +366,15 @@ async def test_a_CONNECT_that_is_refused_behind_one_that_was_let_in_brings_no_wi
     owner.open(3, request(3))
     owner.service.leave(ID, 3, -1, False, nonce=request(3).nonce)
     assert after(owner, 31.0) == []
+
+
+async def test_who_ends_the_session_of_a_client_that_was_sent_away_cancels_no_will(owner: Owner) -> None:
+    """An operator: as a CONNECT that is refused."""
+    evicted(owner)
+    owner.service.open(Attach(ID, REPLICANT, 2, None, lambda _: None, nonce=b"a nonce!"))
+    owner.service.leave(ID, 2, -1, False, nonce=b"a nonce!")
+    assert len(owner.service) == 0
+    assert after(owner, 31.0) == [b"gone"]
 
 
 async def test_a_CONNECT_that_is_refused_cancels_no_will_of_a_clean_session(owner: Owner) -> None:

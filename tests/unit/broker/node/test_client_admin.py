@@ -17,7 +17,9 @@ from flockmq.management.view import Unavailable
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.node import client_admin
 from flockmq.node.client_admin import ClientAdmin
+from flockmq.node.connection_registrations import ConnectionRegistrations
 from flockmq.session_rpc.client_registry import ClientRegistry
+from flockmq.session_rpc.messages import Admission, Done, SessionRequest, is_clean_session, nonce_of
 
 ME, OTHER, REPLICANT = "core-0@1", "core-1@1", "replicant-0@1"
 OLDER = Refusal("unavailable", "core-1 doesn't serve it")
@@ -55,10 +57,22 @@ class Site:
         for number, name in enumerate((b"a", b"b", b"c"), start=1):
             if owners == (ME,):
                 registry.register(name, REPLICANT, number)
-        slot_owners: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
+        slot_owners: Any = SimpleNamespace(
+            owner=lambda slot: self.slots.get(slot, ""), attach=self.attach, detach=self.detach
+        )
+        self.attached: list[SessionRequest | None] = []
+        self.detached: list[tuple[bytes, int, bytes]] = []
         self.service: Any = Sessions()
-        clients: Any = SimpleNamespace(by_id={})
+        self.registrations = ConnectionRegistrations(bytes)
+        clients: Any = SimpleNamespace(by_id={}, registrations=self.registrations)
         self.directory = ClientAdmin(self.cluster, lambda: ME, slot_owners, registry, clients, self.service, SYSTEM)
+
+    def attach(self, client_id: bytes, request: SessionRequest | None, done: Done) -> None:
+        self.attached.append(request)
+        done(Admission(7, is_durable=False, present=False))
+
+    def detach(self, client_id: bytes, token: int, *, nonce: bytes) -> None:
+        self.detached.append((client_id, token, nonce))
 
     def count(self) -> dict[str, int]:
         return dict(sorted(Counter(self.slots.values()).items()))
@@ -120,3 +134,15 @@ async def test_a_node_that_stands_still_is_not_waited_for(monkeypatch: pytest.Mo
 
     site.cluster.ask = never
     assert len((await site.clients())["data"]) == 3
+
+
+@pytest.mark.parametrize("owners_keep_wills", [True, False])
+async def test_who_ends_a_session_says_that_its_client_is_not_back(owners_keep_wills: bool) -> None:
+    """Else its will is lost, which is held back after its node sent it away."""
+    site = Site(OLDER)
+    site.registrations.owners_keep_wills = lambda: owners_keep_wills
+    assert await site.directory.end_session("d")
+    (request,) = site.attached
+    assert (request is not None) == owners_keep_wills
+    assert request is None or (is_clean_session(request) and request.nonce)
+    assert site.detached == [(b"d", 7, nonce_of(request))]
