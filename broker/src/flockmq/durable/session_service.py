@@ -131,11 +131,12 @@ class SessionService:
         return absence.session if self.manager.holds(absence.session) else None
 
     def _left(self, session: DurableSession, expiry_s: int, with_will: bool, hold_s: float) -> None:
-        """The client's node reported how the connection to the former owner ended."""
+        """The client's node reported how the connection to the former owner ended, or that it refused its CONNECT."""
         del self._expected[session.client_id]
         self.manager.now()
         self.sessions.come_back(session)
-        session.meta.expiry_s = expiry_s
+        if expiry_s >= 0:
+            session.meta.expiry_s = expiry_s
         will = self._held_back(session, session.meta.will if with_will else None, hold_s)
         self.sessions.leave(session, will, self.router.host.now_s)
         self.manager.request_barriers()
@@ -306,7 +307,7 @@ class SessionService:
             if self._cut_off.get(client_id) == token:
                 del self._cut_off[client_id]
             expected = self._expected_at(client_id)
-            if expected is not None and expected.meta.will_source == nonce and expiry_s >= 0:
+            if expected is not None and expected.meta.will_source == nonce:
                 self._left(expected, expiry_s, with_will, hold_s)
             elif (attach := self._waiting_attaches.left(client_id, token)) is not None:
                 attach.answer(None)

@@ -126,6 +126,19 @@ async def test_those_who_wait_for_their_nodes_are_bounded(
     assert later.service.open(Attach(ID, REPLICANT, 2, request(2), lambda _: None)) == messages.FULL
 
 
+async def test_a_CONNECT_that_was_refused_leaves_no_will_at_the_next_owner(redis: Redis, owner: Owner) -> None:
+    """The former one had granted it, and its node had given it up by then."""
+    owner.open(1, request(1))
+    owner.service.leave(ID, 1, 60, False, request(1).nonce)
+    owner.open(2, request(2, will=will()), confirms=False)
+    later = await another(redis)
+    later.service.leave(ID, 2, -1, False, request(2).nonce)
+    later.machine.forward(bounds.CONNECTION_RETURN_S + 1.0)
+    later.service.tick()
+    assert later.published == []
+    assert later.open(3, request(3)) == [messages.DURABLE | messages.PRESENT]
+
+
 async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
