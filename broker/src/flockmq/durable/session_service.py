@@ -152,10 +152,10 @@ class SessionService:
         return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.request)
 
     def _continue_attach(self, client_id: bytes) -> None:
-        """It is known now how the client's old connection ended: continue its attach."""
+        """It is known now how the client's old connection ended: continue its attach, if it still has the client id."""
         attach = self._waiting_attaches.take(client_id)
-        if attach is not None and self.manager.has_loaded(slot_of(client_id)):
-            self._open(attach)
+        if attach is not None:
+            attach.again()
 
     # --- slots --------------------------------------------------------------------------------------------------------
 

@@ -261,7 +261,11 @@ class Owner:
             if confirms and flags is not None:
                 self.service.report(node, token, b"")
 
-        self.service.open(Attach(client_id, node, token, asked, answered, nonce=messages.nonce_of(asked)))
+        def again() -> None:
+            self.service.open(attach)
+
+        attach = Attach(client_id, node, token, asked, answered, again=again, nonce=messages.nonce_of(asked))
+        self.service.open(attach)
         return answers
 
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from flockmq import bounds
@@ -124,6 +126,18 @@ async def test_those_who_wait_for_their_nodes_are_bounded(
     owner.open(1, request(1, will=will()))
     later = await another(redis)
     assert later.service.open(Attach(ID, REPLICANT, 2, request(2), lambda _: None)) == messages.FULL
+
+
+async def test_who_waited_for_its_node_is_let_in_only_if_it_still_has_the_client_id(redis: Redis, owner: Owner) -> None:
+    """One that waited for a quota may be of before the slot went to another owner and came back."""
+    owner.open(1, request(1, will=will()))
+    later = await another(redis)
+    asked_again: list[int] = []
+    waiting = Attach(ID, REPLICANT, 2, request(2), lambda _: None, again=partial(asked_again.append, 2))
+    assert later.service.open(waiting) == messages.ADMITTED
+    later.service.leave(ID, 1, 60, False, request(1).nonce)
+    assert asked_again == [2]
+    assert later.service.connected.of(2) is None
 
 
 async def test_a_CONNECT_that_was_refused_leaves_no_will_at_the_next_owner(redis: Redis, owner: Owner) -> None:
