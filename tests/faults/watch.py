@@ -38,7 +38,7 @@ BOUNDED: Final = (
     Bounded("flockmq_owner_intake_bytes", (), "intake_sender_max_bytes", by_node=True),
     Bounded("flockmq_session_store_queue_bytes", (), "store_queue_max_bytes"),
     Bounded("flockmq_sessions_away", (), "away_sessions_max"),
-    Bounded("flockmq_exclusive_subscriptions", (), "exclusive_max"),
+    Bounded("flockmq_exclusive_subscriptions", (), "max_routes"),
     Bounded("flockmq_delayed_messages", (), "delayed_max_messages"),
     Bounded("flockmq_delayed_bytes", (), "delayed_max_bytes"),
     Bounded("flockmq_routes", (), "max_routes"),
