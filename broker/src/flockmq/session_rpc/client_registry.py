@@ -203,6 +203,11 @@ class ClientRegistry:
         is_older = old is not None and old[0] not in self._gone and old[1] > token
         return is_older or client_id in self._waiting
 
+    def is_back(self, client_id: bytes, token: int) -> bool:
+        """True if a later connection than this one holds the client id."""
+        holder = self.holder(client_id)
+        return holder is not None and holder[1] > token
+
     def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
         """The node was purged: its connections hold nothing. Returns the connections that are admitted now. `sweep`
         frees the memory.

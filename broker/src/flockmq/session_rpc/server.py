@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final
@@ -48,6 +48,7 @@ from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
 from flockmq.session_rpc.ports import Attach, NoSessions, SessionServicePort
+from flockmq.session_rpc.purged_wills import PurgedWills
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class SessionRpcServer:
         self.registry = ClientRegistry()
         self.sessions: SessionServicePort = NoSessions()
         self.wills = CleanSessionWills()
+        self.purged_wills = PurgedWills()
         self.on_will: Callable[[PendingWill], None] = ignore
         """Publishes the will of a session whose node is gone."""
         self.is_linked: Callable[[str], bool] = notes.is_linked
@@ -77,9 +79,6 @@ class SessionRpcServer:
         self._let_go_at: dict[int, float] = {}
         """Slots that went to another core, and when."""
         self._early = EarlyNotes(self._loop.time)
-        self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
-        """Wills of purged nodes, one slot in each step."""
-        self._has_wills = asyncio.Event()
         notes.on_deliveries_failed = self._packets_lost
 
     def start(self) -> None:
@@ -258,18 +257,13 @@ class SessionRpcServer:
         if not self._can_handle(slot, incarnation):
             self._early.put(slot, incarnation, messages.EVICT, item)
         elif clean_request is not None and clean_request.will is not None:
-            if self._is_back(client_id, token):
+            if self.registry.is_back(client_id, token):
                 self.sessions.cancel(client_id, will_origin(nonce))
             else:
                 self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
         if clean_request is not None:
             expiry_s = 0  # Its node names none, as if the CONNECT had been refused.
         self._detach(client_id, token, expiry_s, clean_request is None, nonce, hold_s)
-
-    def _is_back(self, client_id: bytes, token: int) -> bool:
-        """The client has a later connection than this one."""
-        holder = self.registry.holder(client_id)
-        return holder is not None and holder[1] > token
 
     def _detach(
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes, hold_s: float = 0.0
@@ -399,8 +393,7 @@ class SessionRpcServer:
     def node_gone(self, incarnation: str) -> None:
         self._early.node_gone(incarnation)
         self.sessions.node_gone(incarnation)
-        self._wills_to_publish.append(self.wills.node_gone(incarnation))
-        self._has_wills.set()
+        self.purged_wills.add(self.wills.node_gone(incarnation))
         self._unloaded.node_gone(incarnation)
         for token in [token for token, waiting in self._waiting.items() if waiting.incarnation == incarnation]:
             del self._waiting[token]
@@ -445,17 +438,6 @@ class SessionRpcServer:
         with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.request)
         self._detach(waiting.client_id, kick.token, -1, with_will, b"")
         self.registry.not_confirmed(waiting.client_id, kick.token)
-
-    async def publish_wills_of_purged(self) -> None:
-        """Publish the wills of purged nodes, one slot in each event-loop iteration."""
-        while True:
-            await self._has_wills.wait()
-            self._has_wills.clear()
-            while self._wills_to_publish:
-                for wills in self._wills_to_publish.pop(0):
-                    for will in wills:
-                        self.on_will(will)
-                    await asyncio.sleep(0)
 
     async def sweep(self) -> None:
         """Free the memory of purged nodes in small steps, and drop notes about slots that never came here."""
