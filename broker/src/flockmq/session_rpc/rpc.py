@@ -55,7 +55,7 @@ class SessionRpc:
         self._register(known)
         self._tasks = [
             tasks.vital(self._tick(), "home-beat"),
-            tasks.vital(self.server.purged_wills.publish(self.server.on_will), "home-mourn"),
+            tasks.vital(self.server.publish_purged_wills(), "home-mourn"),
             tasks.vital(self._sweep(), "home-sweep"),
         ]
 

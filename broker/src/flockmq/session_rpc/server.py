@@ -439,6 +439,9 @@ class SessionRpcServer:
         self._detach(waiting.client_id, kick.token, -1, with_will, b"")
         self.registry.not_confirmed(waiting.client_id, kick.token)
 
+    async def publish_purged_wills(self) -> None:
+        await self.purged_wills.publish(lambda will: self.on_will(will))  # noqa: PLW0108 - it may be set later
+
     async def sweep(self) -> None:
         """Free the memory of purged nodes in small steps, and drop notes about slots that never came here."""
         self._early.sweep(self._accepts_notes, self.is_linked)
