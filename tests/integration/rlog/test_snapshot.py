@@ -44,7 +44,7 @@ async def test_no_snapshot_stays_of_tables_that_are_wrong(nodes) -> None:
     assert path.exists()
     core_of(core).distrust(ROUTE)
     assert not path.exists()
-    with pytest.raises(StorageUnavailable, match="shard route is about to be replaced"):
+    with pytest.raises(StorageUnavailable, match="shard route: the tables that were written are wrong"):
         await core_of(core).snapshot(ROUTE)
     assert not path.exists()
 
