@@ -15,7 +15,7 @@ def acknowledged(
     node: str,
     *,
     version: int = 5,
-    after_s: float = 3.0,
+    after_s: float = 4.5,
     beside: str = "",
     lasts_s: float = 60.0,
     **published: Any,

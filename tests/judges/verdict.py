@@ -29,8 +29,9 @@ class Rules(NamedTuple):
     """A node that died is none by then."""
     undisturbed_s: float = 6.0
     """So long after a fault all is as if there had been none."""
-    shortage_noticed_s: float = 2.0
-    """How long all nodes may take to know that memory is short."""
+    shortage_noticed_s: float = 3.5
+    """How long all nodes may take to know that memory is short. A core looks at Redis every second, every second it
+    raises an alarm for what it saw, and so often each node looks at the alarms in its log."""
     written_max_s: float = 10.0
     """What the log doesn't take for so long is refused."""
     recovered_max_s: float = 10.0

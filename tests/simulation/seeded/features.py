@@ -181,7 +181,7 @@ def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.STORED_ANYWAY, "retained", MemoryShortage.refuses, kinds=("crowd redis",))
+@seeded(judge.STORED_ANYWAY, "retained", MemoryShortage.refuses, kinds=("crowd redis",), seed=2)
 def store_whatever_comes(right: Function, shortage: MemoryShortage, size_bytes: int) -> bool:
     """What is to be retained is written, however little memory is left."""
     return False
