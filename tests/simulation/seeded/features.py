@@ -71,13 +71,13 @@ def trust_everybody(right: Function, claims: ExclusiveClaimTable, filter: bytes,
 
 @seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableExclusiveClaims.claim, seed=2)
 def refuse_its_own(
-    right: Function, claims: DurableExclusiveClaims, filter: bytes, client_id: bytes, done: Function
+    right: Function, claims: DurableExclusiveClaims, filter: bytes, client_id: bytes, done: Function, **user: bytes
 ) -> None:
     """A client that has a filter, and asks for it again, is taken for another one."""
     if claims._sessions.has_exclusively(client_id, filter):
         done(Reason.QUOTA_EXCEEDED)
     else:
-        right(claims, filter, client_id, done)
+        right(claims, filter, client_id, done, **user)
 
 
 @seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete, seed=45)
@@ -140,9 +140,9 @@ async def refuse_too_soon(right: Function, queue: LogQueue[Any], reason: int, se
 
 
 @seeded(judge.EARLY, "delayed", parse)
-def count_in_tenths(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
+def count_in_tenths(right: Function, topic: bytes, now_s: float, *, may_be_past: bool = False) -> tuple[int, bytes]:
     """A delay is taken for tenths of a second."""
-    due_ms, inner = right(topic, now_s)
+    due_ms, inner = right(topic, now_s, may_be_past=may_be_past)
     return round(now_s * 1000 + (due_ms - now_s * 1000) / 10), inner
 
 
@@ -172,9 +172,9 @@ async def never_catch_up(right: Function, left: LeftMessages) -> bool:
 
 
 @seeded(judge.DELAYED_ORDER, "delayed", parse, seed=9)
-def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
+def tick_slowly(right: Function, topic: bytes, now_s: float, *, may_be_past: bool = False) -> tuple[int, bytes]:
     """All that is due within four seconds is due at the end of them, in any order."""
-    due_ms, inner = right(topic, now_s)
+    due_ms, inner = right(topic, now_s, may_be_past=may_be_past)
     return -(-due_ms // 4000) * 4000, inner
 
 

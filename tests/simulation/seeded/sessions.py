@@ -102,7 +102,7 @@ def leave_without_will(
     right(asking, client_id, token, expiry_s, with_will=False, nonce=nonce)
 
 
-@seeded(judge.WILL_LOST, "redis-away", CancelledWills.note, seed=17)
+@seeded(judge.WILL_LOST, "redis-away", CancelledWills.note, seed=71)
 def take_asking_for_coming(right: Function, cancelled: CancelledWills, client_id: bytes, *will: Any) -> None:
     """Who asks to be let in has no will of before, whether it is let in or not."""
 
