@@ -86,7 +86,7 @@ TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope
   printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
 test-interpreted: $(VENV)/.dev build/s3/.made ## unit and integration tests, from the sources, WORKERS=4 files at a time (default: two for each processor core)
-	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src,-m 'not kubernetes')
+	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src,-m "not kubernetes$$([ -e build/s3/.made ] || echo ' and not s3')")
 
 # An S3 server to test with, and the jars that Spark needs for s3a.
 build/s3/.made: $(UV) requirements-s3.txt $(wildcard analytics/jars/*)

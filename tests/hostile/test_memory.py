@@ -87,8 +87,19 @@ def node(container: Path | None, tmp_path: Path) -> Iterator[Node]:
 
 
 def eve(stack: ExitStack, node: Node, name: str, *properties: tuple[int, int], clean: bool = True) -> Wire:
+    return let_in(stack, node, name, b"eve", *properties, clean=clean)
+
+
+def newcomer(stack: ExitStack, node: Node) -> Wire:
+    """Another user's client."""
+    return let_in(stack, node, "other", b"other")
+
+
+def let_in(
+    stack: ExitStack, node: Node, name: str, user: bytes, *properties: tuple[int, int], clean: bool = True
+) -> Wire:
     wire = stack.enter_context(Wire(node.mqtt, V5))
-    wire.send(connect(V5, name, user_name=b"eve", clean=clean, properties=properties))
+    wire.send(connect(V5, name, user_name=user, clean=clean, properties=properties))
     wire.expect(CONNACK)
     return wire
 
@@ -169,9 +180,7 @@ def test_packets_that_never_become_whole_fill_neither_the_container_nor_what_oth
     with ExitStack() as stack:
         for number in range(PARTS):
             eve(stack, node, f"eve-{number}").send(part)
-        other = stack.enter_context(Wire(node.mqtt, V5))
-        other.send(connect(V5, "other", user_name=b"other"))
-        other.expect(CONNACK)
+        other = newcomer(stack, node)
         other.send(publish(V5, "o", bytes(900_000), qos=1, packet_id=1))
         assert other.expect(PUBACK).packet_id == 1
         assert peak_bytes(node) < CONTAINER_BYTES * 3 // 4
@@ -183,8 +192,5 @@ def test_what_connections_keep_for_their_clients_does_not_fill_the_container(nod
     with ExitStack() as stack:
         for number in range(ALIASES):
             eve(stack, node, f"eve-{number}").send(alias)
-        other = stack.enter_context(Wire(node.mqtt, V5))
-        other.send(connect(V5, "other", user_name=b"other"))
-        other.expect(CONNACK)
-        ping(other)
+        ping(newcomer(stack, node))
         assert peak_bytes(node) < CONTAINER_BYTES * 3 // 4

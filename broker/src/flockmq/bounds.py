@@ -706,6 +706,8 @@ LOGINS_OF_NAME_MAX: Final = 64
 KNOWN_CLIENTS_MAX: Final = 100_000
 """Clients that have logged in, whose failures are counted separately. Beyond it, the oldest is forgotten, but none for
 one more of a user that has its share of them."""
+KNOWN_CLIENTS_LOOKED_AT_MAX: Final = 16
+"""Of these, the oldest that are looked at to find one of such a user."""
 PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
 JWT_SKEW_MAX_S: Final = 5

@@ -1,7 +1,7 @@
 """One Spark session, one Valkey and one S3 server for the whole folder; each test starts with an empty database.
 
-The S3 server, and what Spark needs to speak to one, are in build/s3 (Makefile); where they aren't, tests with S3 are
-skipped, and told.
+The S3 server, and what Spark needs to speak to one, are in build/s3 (Makefile). Tests that need them are marked `s3`:
+where there is no Maven, `make test` says that it leaves them out.
 """
 
 import secrets
@@ -50,8 +50,7 @@ def s3_environment(s3_endpoint: str) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def s3_server(s3_endpoint: str) -> Iterator[None]:
-    if not MOTO.exists() or not (S3 / "jars").is_dir():
-        pytest.skip("no S3 server: make build/s3 installs one, where Maven is")
+    assert MOTO.exists(), "no S3 server: `make build/s3/.made` installs one, with Maven"
     port = int(s3_endpoint.rpartition(":")[2])
     command = [str(MOTO), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:

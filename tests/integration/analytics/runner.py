@@ -5,12 +5,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
 from pyspark.sql import SparkSession
 
 from flockmq_analytics import ingest, job, output
 from flockmq_analytics.storage import Storage
 from flockmq_analytics.summary import Summary
 
+IN_S3 = pytest.param("bucket", marks=pytest.mark.s3)
+"""As `where`."""
 NOW = datetime(2026, 11, 20, 23, 17, tzinfo=UTC)
 
 

@@ -18,6 +18,7 @@ from pyspark_flockmq import reading
 from pyspark_flockmq.reading import COMMITTED_KEY
 from pyspark_flockmq.servers import Primaries
 
+from .runner import IN_S3
 from .writing import add, add_first
 
 NOON_MS = 1_795_176_000_000  # 2026-11-20T12:00:00Z
@@ -54,7 +55,7 @@ def drain(spark: SparkSession, client: redis.Redis, url: str, password_file: str
     return Drain(spark, ingest.Source({"url": url, "password_file": password_file}, releases=True), where)
 
 
-anywhere = pytest.mark.parametrize("where", ["directory", "bucket"], indirect=True)
+anywhere = pytest.mark.parametrize("where", ["directory", IN_S3], indirect=True)
 
 
 def lag(client: redis.Redis, *numbers: int) -> None:

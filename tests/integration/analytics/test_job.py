@@ -26,7 +26,7 @@ from flockmq_analytics.storage import STAGING
 from flockmq_analytics.summary import Summary
 from pyspark_flockmq.events import STREAMS
 
-from .runner import Runner
+from .runner import IN_S3, Runner
 from .writing import add as add_batch
 from .writing import add_first
 
@@ -127,7 +127,7 @@ def run(spark: SparkSession, client: redis.Redis, url: str, password_file: str, 
     return Runner(spark, url, password_file, where)
 
 
-@pytest.mark.parametrize("where", ["directory", "bucket"], indirect=True)
+@pytest.mark.parametrize("where", ["directory", IN_S3], indirect=True)
 def test_the_figures_equal_a_naive_count(run: Runner, client: redis.Redis) -> None:
     rng = random.Random(SEED)
     connections, lag = connection_events(rng, 3_000), lag_events(rng, 3_000)

@@ -12,6 +12,8 @@ from flockmq_analytics import s3_storage
 from flockmq_analytics.s3_storage import S3Storage
 from flockmq_analytics.storage import LOCK, STAGING, OutputError
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def one(spark: SparkSession, bucket: str) -> S3Storage:

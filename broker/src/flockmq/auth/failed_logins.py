@@ -27,6 +27,7 @@ from flockmq.bounds import (
     FAILED_LOGINS_KEPT_S,
     FAILED_LOGINS_MAX,
     FAILED_LOGINS_OF_ADDRESS_MAX,
+    KNOWN_CLIENTS_LOOKED_AT_MAX,
     KNOWN_CLIENTS_MAX,
     LOGINS_OF_NAME_MAX,
 )
@@ -36,8 +37,6 @@ Begun = tuple[int, tuple[int, ...]]
 """(hash of the password, hashes of the names that the login counts for)"""
 FIRST_WAIT_S = 1.0
 DOUBLED_MAX = 32
-_TRIES_MAX = 16
-"""How many of the oldest known clients are looked at, to find one of a user."""
 
 
 class _Failures:
@@ -149,7 +148,7 @@ class FailedLogins:
             self._forget_known(client)
         if len(known) >= KNOWN_CLIENTS_MAX:
             if of_user[user] * len(of_user) >= KNOWN_CLIENTS_MAX:  # it has its share: it replaces one of its own
-                for _ in range(_TRIES_MAX):
+                for _ in range(KNOWN_CLIENTS_LOOKED_AT_MAX):
                     if known[next(iter(known))] == user:
                         break
                     known.move_to_end(next(iter(known)))

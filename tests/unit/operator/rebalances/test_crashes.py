@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from flockmq_operator.management_api import ManagementApi
-from unit.operator.crashes import Killed, Mortality
+from unit.operator.crashes import Mortality, all_passes
 from unit.operator.rebalances.harness import MOVE, NAME, Town, living, mqtt_rebalance
 
-PASSES_MAX = 12
 Prepare = Callable[[Town], Awaitable[None]]
 
 
@@ -38,11 +37,7 @@ async def test_it_begins_once_and_ends_the_same(monkeypatch: pytest.MonkeyPatch,
             mortality = Mortality(dies_after)
             with monkeypatch.context() as patched:
                 mortality.watch(patched, town.world, ManagementApi)
-                for _ in range(PASSES_MAX):
-                    try:
-                        await town.look()
-                    except Killed:
-                        town.reconciler = town.another_operator()
+                await all_passes(town, town.another_operator)
             assert [asked.name for asked in town.nodes.started] == [NAME], "once"
             ends.add(end_of(town))
             if not mortality.has_killed:

@@ -1,6 +1,7 @@
 """An operator may be killed after anything that it says for a MqttUser: the next one brings the same about."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -8,11 +9,10 @@ from flockmq.auth.rule_sources import decoded
 from flockmq_operator.management_api import ManagementApi
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.users.reconcile import UserReconciler
-from unit.operator.crashes import Killed, Mortality
+from unit.operator.crashes import Mortality, all_passes
 from unit.operator.users.harness import JO, Town, living, mqtt_user
 from unit.operator.world import SETTINGS
 
-PASSES_MAX = 12
 Prepare = Callable[[Town], Awaitable[None]]
 RULES = [{"permit": "allow", "topics": ["a/#"]}]
 
@@ -44,11 +44,7 @@ async def test_its_user_ends_the_same_and_is_never_nobodys(monkeypatch: pytest.M
             mortality = Mortality(dies_after, lambda town=town: judge(town))  # type: ignore[misc]
             with monkeypatch.context() as patched:
                 mortality.watch(patched, town.world, ManagementApi)
-                for _ in range(PASSES_MAX):
-                    try:
-                        await town.look()
-                    except Killed:
-                        town.reconciler = UserReconciler(town.world, SETTINGS, Metrics())
+                await all_passes(town, partial(UserReconciler, town.world, SETTINGS, Metrics()))
             ends.add(end_of(town))
             if not mortality.has_killed:
                 break
