@@ -97,12 +97,19 @@ class Script:
     # Subscriptions.
 
     def subscribe(
-        self, client: str, filter: str = "t", qos: int = 2, *, no_local: bool = False, handling: int = 0
+        self,
+        client: str,
+        filter: str = "t",
+        qos: int = 2,
+        *,
+        no_local: bool = False,
+        handling: int = 0,
+        answered_s: float = 0.1,
     ) -> None:
         if self._tells:
             self.ask_for(client, filter, qos, handling)
         connection = self._connections[client]
-        self.events.append(Subscribed(self.tick(), client, connection, filter, qos, no_local))
+        self.events.append(Subscribed(self.tick(answered_s), client, connection, filter, qos, no_local))
 
     def ask_for(self, client: str, filter: str = "t", qos: int = 2, handling: int = 0) -> None:
         self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos, handling))

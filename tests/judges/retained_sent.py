@@ -83,8 +83,8 @@ def _may_bring(life: Life, asking: Asking, sent: SubscribeSent) -> bool:
 
 
 def _had_it(life: Life, sent: SubscribeSent) -> bool:
-    """For sure."""
-    return any(window.filter == sent.filter and window.since <= sent.at < window.until for window in life.windows)
+    """For sure: SUBACK may have come in the millisecond of its SUBSCRIBE."""
+    return any(window.filter == sent.filter and window.since < sent.at < window.until for window in life.windows)
 
 
 def _judge_window(

@@ -36,11 +36,12 @@ def test_who_subscribes_again_gets_it_again_by_handling_0_alone(handling: int, f
     assert script.found() == ({} if found else {RETAINED_TWICE: 1})
 
 
-def test_what_was_given_up_and_asked_for_anew_is_new() -> None:
+@pytest.mark.parametrize("answered_s", [0.1, 0.0])
+def test_what_was_given_up_and_asked_for_anew_is_new(answered_s: float) -> None:
     script = written(handling=1)
     script.deliver("sub", "pub", 1, retained=True)
     script.unsubscribe("sub")
-    script.subscribe("sub", handling=1)
+    script.subscribe("sub", handling=1, answered_s=answered_s)
     script.deliver("sub", "pub", 1, retained=True)
     assert script.found() == {}
 
