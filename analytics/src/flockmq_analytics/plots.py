@@ -129,7 +129,8 @@ def _minutes(axes: Any, tables: Mapping[str, Rows], day: Span) -> None:
             axes.plot(minutes, values, dashes, label=name, linewidth=1.2)
     for row in tables["storms"]:
         axes.axvspan(row["from"], row["to"], color="#d55e00", alpha=0.15, linewidth=0)
-    _whole_numbers(axes)
+    axes.set_yscale("symlog", linthresh=10)  # beside a storm the rest of the day would be a line at 0
+    axes.set_ylim(bottom=0)
     _legend(axes)
     _times(axes, day)
 

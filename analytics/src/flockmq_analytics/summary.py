@@ -175,8 +175,10 @@ def compare(made: Summary, earlier: Sequence[Summary]) -> Summary:
 
 
 def reason(code: int | None) -> str:
-    """A reason code, as MQTT writes it."""
-    return "unknown" if code is None else f"0x{code:02X}"
+    """A reason code, as MQTT writes it, and its name."""
+    if code is None:
+        return "unknown"
+    return f"0x{code:02X} {REASONS[code]}" if code in REASONS else f"0x{code:02X}"
 
 
 def _said(called: str, now: int, mean: float, days: int) -> str:
@@ -184,5 +186,44 @@ def _said(called: str, now: int, mean: float, days: int) -> str:
     share = f"{abs(now / mean - 1):.0%} {way} than" if mean else "after"
     return f"{now:,} {called}: {share} {mean:,.0f}, the mean of {days} day{'s' if days > 1 else ''} before."
 
+
+REASONS: Final = {
+    0x00: "normal",
+    0x04: "with will",
+    0x80: "unspecified error",
+    0x81: "malformed packet",
+    0x82: "protocol error",
+    0x83: "implementation specific",
+    0x84: "unsupported version",
+    0x85: "client id not valid",
+    0x86: "bad user name or password",
+    0x87: "not authorized",
+    0x88: "server unavailable",
+    0x89: "server busy",
+    0x8A: "banned",
+    0x8B: "server shutting down",
+    0x8C: "bad authentication method",
+    0x8D: "keep alive timeout",
+    0x8E: "session taken over",
+    0x8F: "topic filter invalid",
+    0x90: "topic name invalid",
+    0x93: "receive maximum exceeded",
+    0x94: "topic alias invalid",
+    0x95: "packet too large",
+    0x96: "message rate too high",
+    0x97: "quota exceeded",
+    0x98: "administrative action",
+    0x99: "payload format invalid",
+    0x9A: "retain not supported",
+    0x9B: "QoS not supported",
+    0x9C: "use another server",
+    0x9D: "server moved",
+    0x9E: "shared subscriptions not supported",
+    0x9F: "connection rate exceeded",
+    0xA0: "maximum connect time",
+    0xA1: "subscription identifiers not supported",
+    0xA2: "wildcard subscriptions not supported",
+}
+"""Of CONNACK and DISCONNECT (MQTT 5.0, sections 3.2.2.2 and 3.14.2.1)."""
 
 _COUNTS: Final = ("connects", "disconnects", "abnormal", "takeovers", "refused")

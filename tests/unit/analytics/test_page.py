@@ -49,7 +49,7 @@ def test_the_page_tells_figures_notes_and_tables() -> None:
         "2 events of nodes couldn't be read; one of them: entry 5-0: bad.",
         "Reconnect storms",
         "00:10:00",
-        "0x87",
+        "0x87 not authorized",
     ):
         assert said in read.text
 
