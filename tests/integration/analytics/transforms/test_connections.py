@@ -1,6 +1,7 @@
 """Transforms of connections, on a day of a few lines."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +54,34 @@ def test_minutes_count_what_happened_in_each(day: DataFrame, refusals: DataFrame
         ("01:30", 0, 1, 1, 0, 0),
         ("02:00", 0, 0, 0, 0, 1),
     ]
+
+
+def test_distinct_clients_of_each_hour_are_known_within_2_percent(spark: SparkSession) -> None:
+    nodes, clients = 60, 20_000
+    events = spark.range(nodes * clients).selectExpr(
+        "TIMESTAMP'2026-11-20 12:00:00' AS at",
+        f"CAST(id % {nodes} AS STRING) AS node",
+        "'connected' AS kind",
+        "CONCAT('device-', id) AS client_id",
+        "CAST(NULL AS INT) AS reason_code",
+    )
+    counted = connections.hours(events, events.limit(0))
+    known = [row["clients"] for row in counted.select("clients").collect()]
+    assert [each for each in known if abs(each - clients) > 0.02 * clients] == []
+
+
+def test_the_hour_that_comes_twice_is_two(spark: SparkSession) -> None:
+    """When the clocks go back."""
+    events = [
+        {"at": datetime(2026, 10, 25, hour, 30, tzinfo=UTC), "kind": "connected", "client_id": "c"} for hour in range(3)
+    ]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        (row,) = connections.clients(frame(spark, "connections", events)).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert (row["connects"], row["most_in_an_hour"]) == (3, 1)
 
 
 def test_hours_count_by_node_and_whom_they_refused_is_no_client(day: DataFrame, refusals: DataFrame) -> None:
