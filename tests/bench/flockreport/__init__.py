@@ -1,0 +1,1 @@
+"""A day of very many events, and what is true of it."""
