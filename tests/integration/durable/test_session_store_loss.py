@@ -121,6 +121,39 @@ async def test_idle_slots_of_an_emptied_redis_are_found_out(
     assert {await made.lost.get() for _ in range(3)} == {0, 1, 2}
 
 
+async def test_idle_slots_of_a_redis_that_was_emptied_while_it_ran_are_found_out(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection was lost, as by FLUSHALL or where it evicts keys. So one slot shows it for all."""
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    made = await owner()
+    for slot in range(3):
+        await made.store.take(slot, OLD)
+        made.store.put(slot, A, M, b"meta")
+        assert await made.durable(slot)
+    look, has_looked = made.store._look, asyncio.Event()
+
+    async def looks(*args: Any) -> None:
+        await look(*args)
+        has_looked.set()
+
+    monkeypatch.setattr(made.store, "_look", looks)
+    await has_looked.wait()
+    link = RedisLink(valkey.config)
+    await link.call("FLUSHALL")
+    await link.close()
+    found: set[int] = set()
+    async with asyncio.timeout(10):
+        while found != {0, 1, 2}:
+            slot = await made.lost.get()
+            found.add(slot)
+            await made.store.take(slot, OLD, again=True)
+            made.store.begin_anew(slot)  # As SlotRewriter does it.
+            made.store.put(slot, A, M, b"meta")
+            made.store.end_anew(slot)
+            assert await made.durable(slot)
+
+
 async def test_all_slots_of_an_emptied_redis_are_taken_again_in_few_round_trips(
     owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -350,6 +350,8 @@ class SessionStore(PendingWrites):
         elif text.startswith("LOST") or is_wrong_type(error):
             log.debug("slot %d: Redis lost committed data, or can't write it: %s", state.number, text)
             self._suspend(state)
+            if not is_wrong_type(error):  # What Redis lost of one slot it may have lost of all.
+                server.is_unwatched = True
             _tell(self.on_lost, state.number)
         elif isinstance(error, OutOfMemoryError):
             if not server.is_full:
@@ -383,13 +385,15 @@ class SessionStore(PendingWrites):
             try:
                 async with server.turn:
                     await self._look(server)
+                    if server.is_unwatched:
+                        await self._look(server)
             except StorageError:
                 pass  # The writer reports it.
             except Exception:  # Otherwise nobody would find it out.
                 log.exception("a check of Redis failed")
 
     async def _look(self, server: StoreServer) -> None:
-        """Write an empty batch: for one slot, or for all if the connection is new. Also ask for the memory use."""
+        """Write an empty batch: for one slot, or for all if the server is unwatched. Also ask for the memory use."""
         slots = [state for state in self._slots.values() if state.server is server]
         if not slots:
             server.has_no_slots()
@@ -405,11 +409,11 @@ class SessionStore(PendingWrites):
         is_full = False
         *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")], apart=True)
         server.room.looked(_memory_of(info))
+        server.is_unwatched = False
         for state, reply in zip(looked_at, replies, strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
                 is_full = is_full or isinstance(reply, OutOfMemoryError)
                 self._refused(server, state, reply)
-        server.is_unwatched = False
         if server.is_full and not is_full:
             server.is_full = False
             log.warning("Redis at %s has room again", server.link.address)

@@ -59,7 +59,7 @@ class StoreServer(ServerQueue):
         self.is_full = False
         self.room = MemoryRoom()
         self.is_unwatched = True
-        """The connection was made after the last check."""
+        """The connection was made after the last check, or a slot was found lost. So all slots are checked next."""
         self.page_bytes = bounds.STORE_READ_BYTES
         """How much a round trip may bring while slots are read."""
         self.tasks: list[asyncio.Task[None]] = []
