@@ -176,7 +176,7 @@ async def test_a_purged_node_hears_of_it(nodes: Nodes) -> None:
     purged = asyncio.Event()
     replicant.cluster.on_purged = purged.set
     assert core.rlog.core is not None
-    await core.rlog.core.purge(replicant.incarnation, 1_000)
+    await core.rlog.core.purge(replicant.incarnation, StreamId(1, 1_000))
     await asyncio.wait_for(purged.wait(), 20)
 
 

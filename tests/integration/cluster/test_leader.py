@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from flockmq import bounds
-from flockmq.membership.leader_lease import LEASE_KEY, LeaderLease, Lease
+from flockmq.membership.leader_lease import FENCE_KEY, LEASE_KEY, LeaderLease, Lease
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink
+from flockmq.rlog.errors import LogFenced
+from flockmq.rlog.schema import CLUSTER
 
-from .conftest import until
+from .conftest import Nodes, until
 
 A, B = "core-0@00000001", "core-1@00000001"
 
@@ -124,7 +128,7 @@ async def test_a_core_that_hears_too_few_gives_the_lease_back(redis: RedisLink) 
     async def duties() -> None:
         beats.append(lease.fence)
 
-    leader = LeaderLease(lease, lambda: heard[0], lambda holder: False, duties)
+    leader = LeaderLease(lease, lambda: 1, lambda: heard[0], lambda holder: False, duties)
     running = asyncio.ensure_future(leader.run())
     await until(lambda: len(beats) == 2)
     heard[0] = False
@@ -133,3 +137,31 @@ async def test_a_core_that_hears_too_few_gives_the_lease_back(redis: RedisLink) 
     assert await other.take_or_renew() == beats[0] + 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_round_amid_which_redis_is_emptied_fences_out_no_later_leader(
+    nodes: Nodes, redis: RedisLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis counts leases from the beginning then, and the round goes on with the number of before."""
+    monkeypatch.setattr(bounds, "LOG_CHECKPOINT_EVERY_S", 0.1)
+    await redis.call("SET", FENCE_KEY, 1000)
+    core = await nodes.start("core-0", "core")
+    replicant = await nodes.start("replicant-0", "replicant")
+    await nodes.settled()
+    assert core.rlog.core is not None
+    checkpoint, is_over = core.rlog.core.checkpoint, asyncio.Event()
+
+    async def emptied_before(*args: Any) -> None:
+        monkeypatch.setattr(core.rlog.core, "checkpoint", checkpoint)
+        await redis.call("FLUSHALL")
+        core.rlog.raise_alarm("it", "is written in the next generation")
+        await until(lambda: core.rlog.applied(CLUSTER).generation == 2)
+        with suppress(LogFenced):
+            await checkpoint(*args)
+        is_over.set()
+
+    monkeypatch.setattr(core.rlog.core, "checkpoint", emptied_before)
+    async with asyncio.timeout(10):
+        await is_over.wait()
+    await nodes.crash(replicant)
+    await until(lambda: set(core.cluster.nodes_table) == {core.incarnation})

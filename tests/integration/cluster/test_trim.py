@@ -51,7 +51,7 @@ def watch_trims(leader: Node, trims: list[StreamId | None]) -> None:
     assert core is not None
     trim = core.trim
 
-    async def watched(shard: str, durable: StreamId, fence: int) -> StreamId | None:
+    async def watched(shard: str, durable: StreamId, fence: StreamId) -> StreamId | None:
         kept_from = await trim(shard, durable, fence)
         if shard == ROUTE:
             trims.append(kept_from)

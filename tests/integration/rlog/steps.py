@@ -85,5 +85,5 @@ async def trimmed_below(core: Rlog, shard: str) -> None:
     for number in range(100):
         await core.write(shard, [route(core, number)])
     await core_of(core).snapshot(shard)
-    kept_from = await core_of(core).trim(shard, core.applied(shard), 1)
+    kept_from = await core_of(core).trim(shard, core.applied(shard), StreamId(1, 1))
     assert kept_from is not None

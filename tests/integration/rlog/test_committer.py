@@ -39,8 +39,8 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     replicant = await nodes.replicant(core_of(core))
     await replicant.write(ROUTE, [route(replicant, 1)])
     await core.write(ROUTE, [route(core, 1)])
-    await core_of(core).purge(replicant.incarnation, 1)
-    await core_of(core).purge(replicant.incarnation, 1)
+    await core_of(core).purge(replicant.incarnation, StreamId(1, 1))
+    await core_of(core).purge(replicant.incarnation, StreamId(1, 1))
     with pytest.raises(LogRefused, match=replicant.incarnation):
         await replicant.write(ROUTE, [route(replicant, 2)])
     assert isinstance(replicant.refused, LogRefused)
@@ -76,7 +76,7 @@ async def test_of_an_incarnation_that_one_shard_refuses_no_other_goes_on_being_r
 async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
     core = await nodes.core()
     replicant = await nodes.replicant(core_of(core))
-    await core_of(core).checkpoint(ROUTE, 7)
+    await core_of(core).checkpoint(ROUTE, StreamId(1, 7))
     await core.catch_up(ROUTE)
     for deed in (
         core_of(core).committer.purge(ROUTE, replicant.incarnation, StreamId(1, 6)),
@@ -131,12 +131,12 @@ async def test_a_checkpoint_is_the_same_place_for_everybody_and_needless_while_n
     core = await nodes.core()
     replicant = await nodes.replicant(core_of(core))
     await replicant.write(ROUTE, [route(replicant, 1)])
-    await core_of(core).checkpoint(ROUTE, 1)
+    await core_of(core).checkpoint(ROUTE, StreamId(1, 1))
     await agree(ROUTE, core, replicant)
     checked = core.checkpoint(ROUTE)
     assert checked is not None
     assert checked == replicant.checkpoint(ROUTE)
     assert checked.position == core.applied(ROUTE)
-    await core_of(core).checkpoint(ROUTE, 1)
+    await core_of(core).checkpoint(ROUTE, StreamId(1, 1))
     await core.catch_up(ROUTE)
     assert checked.position == core.applied(ROUTE)

@@ -133,8 +133,8 @@ async def test_a_full_redis_is_trimmed_and_purged_and_nodes_come_and_go(nodes, v
     link = RedisLink(valkey.config)
     await link.call("CONFIG", "SET", "maxmemory", "1kb")
     await core_of(core).committer.trim(ROUTE, core.applied(ROUTE), StreamId(1, 1))
-    await core_of(core).checkpoint(ROUTE, 1)
-    await core_of(core).purge(gone.incarnation, 1)
+    await core_of(core).checkpoint(ROUTE, StreamId(1, 1))
+    await core_of(core).purge(gone.incarnation, StreamId(1, 1))
     await core.catch_up(ROUTE)
     assert len(core.tables.routes) == 0
     assert await link.call("XLEN", log_key(ROUTE)) == 3, "the last route, the checkpoint and the purge"

@@ -19,13 +19,13 @@ async def test_trimming_waits_for_the_snapshot_and_the_retention_window(nodes, m
     core = await nodes.core()
     await core.write(ROUTE, [route(core, 1)])
     await core_of(core).snapshot(ROUTE)
-    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), 1) is None
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), StreamId(1, 1)) is None
     monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
     for number in range(20):
         await core.write(ROUTE, [route(core, number)])
     durable = core_of(core).durable(ROUTE)
-    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), 1) == durable
-    assert await core_of(core).trim(ROUTE, StreamId(1, 1), 1) == (1, 1)
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), StreamId(1, 1)) == durable
+    assert await core_of(core).trim(ROUTE, StreamId(1, 1), StreamId(1, 1)) == (1, 1)
 
 
 async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:

@@ -180,7 +180,7 @@ class Cluster:
         self.fencing.is_joined = True
         if self._redis is not None and self._rlog.core is not None and self._duties is not None:
             self.events.redis = self.events.redis or RedisLinks(self._redis)
-            self.fencing.leading = Leader(self.incarnation, self._redis, self._rlog.core, self._duties)
+            self.fencing.leading = Leader(self.incarnation, self._redis, self._rlog, self._rlog.core, self._duties)
             self._running = self._keep(tasks.vital(self.fencing.leading.run(), "cluster-leading"))
         if not self._relays:
             self._relays = True

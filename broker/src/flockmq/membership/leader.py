@@ -12,6 +12,8 @@ from flockmq.membership.leader_duties import LeaderDuties
 from flockmq.membership.leader_lease import LEASE_KEY, LeaderLease, Lease
 from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.core import Core
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.schema import CLUSTER
 
 log: Final = logging.getLogger(__name__)
 
@@ -19,14 +21,20 @@ log: Final = logging.getLogger(__name__)
 class Leader:
     """`run` it once this core is a member."""
 
-    def __init__(self, incarnation: str, redis: RedisConfig, core: Core, duties: LeaderDuties) -> None:
+    def __init__(self, incarnation: str, redis: RedisConfig, rlog: Rlog, core: Core, duties: LeaderDuties) -> None:
         self._incarnation = incarnation
         self._core = core
         self._duties = duties
         self._loop = asyncio.get_running_loop()
         self._link = RedisLink(redis, LEASE_KEY)
         lease = Lease(self._link, incarnation, self._loop.time)
-        self._leader = LeaderLease(lease, self._may_lead, self._is_unreachable_by_majority, self._lead)
+        self._leader = LeaderLease(
+            lease,
+            lambda: rlog.applied(CLUSTER).generation,
+            self._may_lead,
+            self._is_unreachable_by_majority,
+            self._lead,
+        )
 
     @property
     def leads(self) -> bool:
@@ -43,7 +51,7 @@ class Leader:
     async def leave(self) -> None:
         """A leader purges its own rows, and releases the lease so that another core leads at once."""
         if self.holds_lease:
-            await self._best_effort(self._core.purge(self._incarnation, self._leader.lease.fence))
+            await self._best_effort(self._core.purge(self._incarnation, self._leader.fence))
         await self._leader.release()
 
     async def close(self) -> None:
@@ -56,7 +64,7 @@ class Leader:
         return self._duties.is_unreachable_by_majority(incarnation, self._loop.time())
 
     async def _lead(self) -> None:
-        await self._duties.run(self._loop.time(), self._leader.lease.fence)
+        await self._duties.run(self._loop.time(), self._leader.fence)
 
     async def _best_effort(self, purge: Awaitable[object]) -> None:
         """If it fails, the next leader purges them. A single node has no next leader."""

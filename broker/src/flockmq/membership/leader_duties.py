@@ -29,7 +29,7 @@ from flockmq.membership.reachability import (
 from flockmq.membership.slot_assignment import SlotEligibility, reassign
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.core import Core
-from flockmq.rlog.entry import START
+from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import LOST_DATA, Rlog
 from flockmq.rlog.row_dict import RowDict
@@ -70,7 +70,7 @@ class LeaderDuties:
         self._rollout = rollout
         self._spoken = spoken
         self._met_older = False
-        self._fence = 0
+        self._lease = 0
         self._eligibility = SlotEligibility()
         self._lost_data_at = -inf
         """When this core heard that Redis had lost data. By its own clock, because the alarm has another node's."""
@@ -110,10 +110,10 @@ class LeaderDuties:
         mine = self.unreachable(now) & {incarnation}
         return bool(mine and unreachable_by_majority(mine, self._votes(now), self.reachable_cores(now)[1]))
 
-    async def run(self, now: float, fence: int) -> None:
+    async def run(self, now: float, fence: StreamId) -> None:
         """One round of the leader with this fence. Raises StorageError; the next round does the rest."""
-        if fence != self._fence:
-            self._fence = fence
+        if fence.sequence != self._lease:
+            self._lease = fence.sequence
             self._rollout.begin()
         purged = await self._purge(now, fence)
         self._eligibility.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
@@ -128,7 +128,7 @@ class LeaderDuties:
             for shard in SHARDS:
                 await self._core.checkpoint(shard, fence)
 
-    async def _purge(self, now: float, fence: int) -> set[str]:
+    async def _purge(self, now: float, fence: StreamId) -> set[str]:
         mine = self.unreachable(now)
         gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
         purged = nodes_to_purge(mine, gone, self._votes(now), self.reachable_cores(now)[1])
@@ -194,7 +194,7 @@ class LeaderDuties:
             if name not in cut_off:
                 await self._rlog.end_alarm(name)
 
-    async def _trim(self, now: float, fence: int) -> None:
+    async def _trim(self, now: float, fence: StreamId) -> None:
         """Trim up to what a majority of the cores has on disk and no running bootstrap needs."""
         there_last = sorted(self._other_cores(), key=self._members.is_linked)
         others = {name_of(core): self._heartbeats.of(core) for core in there_last}

@@ -25,6 +25,7 @@ from flockmq.logs import Retrying
 from flockmq.membership.reachability import name_of
 from flockmq.redis.errors import StorageError
 from flockmq.redis.link import RedisLink, Reply
+from flockmq.rlog.entry import StreamId
 
 log: Final = logging.getLogger(__name__)
 
@@ -109,21 +110,34 @@ class Lease:
 class LeaderLease:
     """Tries to get the lease and, while it holds it, does the leader's duties.
 
-    `may_lead`: this core isn't in a minority. `is_unreachable_by_majority`: a majority can't reach that incarnation.
+    `generation`: that of the log, as far as this core has it. `may_lead`: this core isn't in a minority.
+    `is_unreachable_by_majority`: a majority can't reach that incarnation.
     """
 
     def __init__(
         self,
         lease: Lease,
+        generation: Callable[[], int],
         may_lead: Callable[[], bool],
         is_unreachable_by_majority: Callable[[str], bool],
         duties: Callable[[], Awaitable[None]],
     ) -> None:
         self.lease = lease
+        self._generation = generation
         self._may_lead = may_lead
         self._is_unreachable_by_majority = is_unreachable_by_majority
         self._duties = duties
         self._led = 0
+        self._asked_in = 0
+
+    @property
+    def fence(self) -> StreamId:
+        """What the leader's writes to the log name: the generation in which the lease was asked for, and its number.
+
+        When Redis has lost its data, it counts leases from the beginning, in a later generation. So a number of before
+        never comes with that generation: it would be above all later ones.
+        """
+        return StreamId(self._asked_in, self.lease.fence)
 
     async def run(self) -> None:
         """Runs until cancelled. A failed duty is logged and retried in the next round."""
@@ -148,13 +162,14 @@ class LeaderLease:
             self._led = 0
             return
         holder = self.lease.holder
+        asked_in = self._generation()
         async with asyncio.timeout(bounds.LEASE_TTL_S):
             fence = await self.lease.take_or_renew(holder if self._is_unreachable_by_majority(holder) else "")
         if fence and fence != self._led:
             log.info("this node leads the cluster (fence %d)", fence)
         elif self._led and not fence:
             log.warning("another core leads the cluster now")
-        self._led = fence
+        self._led, self._asked_in = fence, asked_in
         if fence:
             async with asyncio.timeout(self.lease.remaining_s):
                 await self._duties()

@@ -27,7 +27,7 @@ from flockmq.rlog.ports import VotePort
 from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.repair import alarm_of
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.schema import CLUSTER, SHARDS
+from flockmq.rlog.schema import SHARDS
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
@@ -131,28 +131,28 @@ class Core:
         self._durable[shard] = START
         self._remove_snapshot(shard)
 
-    # --- for the leader; `fence` is its lease's number ---
+    # --- for the leader; `fence`: LeaderLease.fence ---
 
-    async def purge(self, incarnation: str, fence: int) -> None:
+    async def purge(self, incarnation: str, fence: StreamId) -> None:
         """Delete all rows of a dead node and refuse its late writes, in every shard. Repeating it is harmless. Raises
         StorageUnavailable."""
         for shard in SHARDS:
-            await self.committer.purge(shard, incarnation, self._fence(fence))
+            await self.committer.purge(shard, incarnation, fence)
 
-    async def checkpoint(self, shard: str, fence: int) -> None:
+    async def checkpoint(self, shard: str, fence: StreamId) -> None:
         """Make all nodes compare their digests, if the shard changed since the last checkpoint, or if digests differed
         there and may agree now. Raises StorageUnavailable."""
         tables = self._replica.tables
         state = tables.shards[shard]
         differed = any(name.startswith(f"{alarm_of(shard)}/") for name, _ in tables.alarms.items())
         if differed or state.applied not in state.checkpoints:
-            await self.committer.checkpoint(shard, self._fence(fence))
+            await self.committer.checkpoint(shard, fence)
 
     def durable(self, shard: str) -> StreamId:
         """The log position up to which this core's disk has the shard."""
         return self._durable[shard]
 
-    async def trim(self, shard: str, durable: StreamId, fence: int) -> StreamId | None:
+    async def trim(self, shard: str, durable: StreamId, fence: StreamId) -> StreamId | None:
         """Trim the log below `durable`, the position that a majority of the cores has on disk. Keep what this core's
         snapshot and running bootstraps still need, and a retention window for nodes that were offline. Return the first
         position that is kept, or None if nothing may be trimmed yet. Raises StorageUnavailable."""
@@ -160,12 +160,8 @@ class Core:
         if keep_from is None:
             return None
         keep_from = min([keep_from, durable, self._durable[shard], *self._sending[shard]])
-        await self.committer.trim(shard, keep_from, self._fence(fence))
+        await self.committer.trim(shard, keep_from, fence)
         return keep_from
-
-    def _fence(self, number: int) -> StreamId:
-        """Redis counts leases from the beginning after it loses its data, but the generation only grows."""
-        return StreamId(self._replica.tables.shards[CLUSTER].applied.generation, number)
 
     # --- snapshots ---
 
