@@ -135,7 +135,7 @@ class DurableSubscribePort(SubscribePort):
 
     Invariants: it is answered after the subscription is committed. If the cluster refuses the route of a filter that
     the session had before, the old subscription stays. If it is a repeat, only filters that the session doesn't have
-    are entitled to retained messages; for the others the sending goes on where it was.
+    are entitled to retained messages; for the others the sending goes on where it was, unless it is over.
 
     Redis may be short of memory: what the session has, because a former owner committed it and then couldn't answer, is
     granted all the same. `waiting`: requests of the connection that wait until the filters were added, or won't be.
@@ -157,13 +157,14 @@ class DurableSubscribePort(SubscribePort):
         self._waiting = waiting
         self._answer = answer
         self._nonce = b""
+        self._is_repeat = False
 
     def subscribe(self, question: messages.SubscribeQuestion) -> None:
         session = self._session
         self._nonce = question.nonce
-        is_repeat = session.record.has_subscribed(question.nonce)
+        self._is_repeat = session.record.has_subscribed(question.nonce)
         wanted = [
-            (row.filter, _of_repeat(row.options) if is_repeat else row.options, row.asked or row.filter)
+            (row.filter, _of_repeat(row.options) if self._is_repeat else row.options, row.asked or row.filter)
             for row in question.wanted
         ]
         SubscribeFlow(self, self._router, session, session.limits, wanted, question.identifiers).start()
@@ -252,6 +253,9 @@ class DurableSubscribePort(SubscribePort):
         if self._session.has_ended():
             return
         self._answer(messages.encode(reasons))
+        if self._is_repeat:  # Meanwhile all may have been sent for the SUBSCRIBE that it repeats.
+            awaits = self._session.record.awaits_retained
+            pending_retained = [subscription for subscription in pending_retained if awaits(subscription.filter)]
         if pending_retained:
             self._cluster.send_retained(pending_retained, saw_all)
 

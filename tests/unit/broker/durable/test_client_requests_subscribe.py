@@ -194,6 +194,19 @@ def test_while_they_are_sent_one_that_is_asked_again_goes_on_where_that_was(aske
     assert asked.session.record.retained_up_to(OTHER) == b"", "a new one gets all of them"
 
 
+def test_when_they_were_sent_one_that_was_asked_again_amid_its_route_gets_none(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1), nonce=NONCE)
+    asked.subscribe((OTHER, 1), nonce=NONCE)
+    first, again = asked.cluster.routes
+    asked.cluster.routes = [first]
+    asked.routed()
+    asked.sent(OTHER)
+    asked.cluster.routes = [again]
+    asked.routed()
+    assert asked.answers == [[1], [1]]
+    assert asked.cluster.awaiting_retained == [([OTHER], True)]
+
+
 def test_one_that_is_asked_again_gets_them_for_what_was_refused_at_first(asked: Asked) -> None:
     asked.session.limits.max_subscriptions = 1
     asked.subscribe((OTHER, 1), (b"b", 1), nonce=NONCE)
