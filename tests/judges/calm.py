@@ -8,6 +8,9 @@ Calm is a moment if no fault ran `undisturbed_s` before it, and none begins with
   too), an exclusive filter that is another's (a judge of its own), a shared subscription whose members are full, and
   another CONNECT of that client at once.
 
+- Late in calm: it takes `calm_max_s` to a client that is there, and answers what it is sent; what is delayed, from when
+  it is due. What a member of a group left may come to another one later.
+
 Of a client that comes by another connection, or whose connection ends within NEAR_S, nobody can say.
 """
 
@@ -19,14 +22,15 @@ from operator import attrgetter
 from typing import Final
 
 from judges.denials import may_be_banned, was_ever_denied
-from judges.life import Connection, Life, Sent, Window
+from judges.life import ORDINARY, Came, Connection, Life, Sent, Window
 from judges.story import Story
 from judges.topics import EXCLUSIVE, matches, topic_filter
-from judges.verdict import Finding, Rules
+from judges.verdict import FOREVER, Finding, Rules
 from load.history import Message, PublishRefused, Refused, SubscribeRefused
 
 LOST_IN_CALM: Final = "lost in calm"
 REFUSED_IN_CALM: Final = "refused in calm"
+LATE_IN_CALM: Final = "late in calm"
 
 QUOTA_EXCEEDED: Final = 0x97
 NEAR_S: Final = 1.0
@@ -56,17 +60,19 @@ def _judge_window(story: Story, rules: Rules, life: Life, window: Window, have: 
 
 
 def _is_due(story: Story, rules: Rules, life: Life, window: Window, sent: Sent) -> bool:
-    at = sent.first_sent_at
-    if sent.is_will or sent.is_delayed or sent.clears or sent.refusals or len(sent.connections) > 1:
+    at = sent.due_at
+    if sent.is_will or sent.clears or sent.refusals or len(sent.connections) > 1:
         return False
     if sent.expiry_s >= 0.0 or life.may_be_too_large(sent):
         return False
     if window.no_local and sent.message.publisher == life.client:
         return False
-    if was_ever_denied(story, sent.topic) or not _is_calm(story, rules, at):
+    if was_ever_denied(story, sent.topic) or not _is_calm(story, rules, sent.first_sent_at, at):
+        return False
+    if sent.is_delayed and at > min(window.until, story.ended_at) - 2 * NEAR_S:
         return False
     near = [connection for connection in life.connections if connection.until > at - NEAR_S]
-    return _stays(sent.connections[0], at) and len(near) == 1 and _stays(near[0], at - NEAR_S)
+    return _stays(sent.connections[0], sent.first_sent_at) and len(near) == 1 and _stays(near[0], at - NEAR_S)
 
 
 def _stays(connection: Connection, at: float) -> bool:
@@ -74,8 +80,52 @@ def _stays(connection: Connection, at: float) -> bool:
     return connected is not None and connected.at <= at and connection.until > at + 2 * NEAR_S
 
 
-def _is_calm(story: Story, rules: Rules, at: float) -> bool:
-    return not story.faults.any.overlap(at - rules.undisturbed_s, at + NEAR_S)
+def _is_calm(story: Story, rules: Rules, at: float, until: float = -FOREVER) -> bool:
+    return not story.faults.any.overlap(at - rules.undisturbed_s, max(at, until) + NEAR_S)
+
+
+def delays(story: Story, rules: Rules) -> Iterator[Finding]:
+    for life in story.lives:
+        seen: set[Sent] = set()
+        for came in life.came:
+            delivered, _, _, sent = came
+            late_s = delivered.at - sent.due_at
+            if sent in seen or (late_s > rules.calm_max_s and _may_be_late(story, rules, came)):
+                continue
+            seen.add(sent)
+            if late_s > rules.calm_max_s:
+                text = f"{sent.message.publisher} {sent.message.number} on {sent.topic} (QoS {sent.qos})"
+                yield Finding(LATE_IN_CALM, delivered.at, f"{text} came to {life.client} after {late_s:.1f} s")
+
+
+def _may_be_late(story: Story, rules: Rules, came: Came) -> bool:
+    delivered, life, _, sent = came
+    if (
+        sent.is_will
+        or sent.refusals
+        or len(sent.connections) > 1
+        or not _stays(sent.connections[0], sent.first_sent_at)
+    ):
+        return True
+    if not _is_calm(story, rules, sent.first_sent_at, delivered.at) or was_ever_denied(story, sent.topic):
+        return True
+    near = [connection for connection in life.connections if connection.until > sent.due_at - NEAR_S]
+    if len(near) != 1 or not _stays(near[0], sent.due_at - NEAR_S) or not life.answers_at_once:
+        return True
+    if not any(window.since + NEAR_S < sent.due_at for window in life.windows_on(sent.topic)):
+        return True
+    ways = life.ways(delivered)
+    return ways != (ORDINARY,) and _may_be_anothers(story, ways, sent.first_sent_at, delivered.at)
+
+
+def _may_be_anothers(story: Story, ways: tuple[str, ...], since: float, until: float) -> bool:
+    """A member may have had it, and left, or doesn't answer."""
+    return any(
+        min(window.until, life.left_at) < until or not life.answers_at_once
+        for life in story.lives
+        for window in life.windows
+        if window.filter in ways and window.since < until and since < min(window.until, life.ended_at)
+    )
 
 
 def refusals(story: Story, rules: Rules) -> Iterator[Finding]:

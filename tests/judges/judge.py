@@ -15,6 +15,7 @@ from judges import (
     expiry,
     invented,
     losses,
+    options,
     order,
     owners,
     permissions,
@@ -28,12 +29,13 @@ from judges import (
     sessions,
     shared,
     shortage,
+    strategies,
     subscriptions,
     tables,
     whole,
     wills,
 )
-from judges.calm import LOST_IN_CALM, REFUSED_IN_CALM
+from judges.calm import LATE_IN_CALM, LOST_IN_CALM, REFUSED_IN_CALM
 from judges.connections import TWO_CONNECTIONS
 from judges.delayed import DELAYED_ORDER, EARLY
 from judges.dropped import DROPPED
@@ -42,6 +44,7 @@ from judges.exclusive import NOT_GRANTED, REFUSED_ITS_OWN, TWO_HOLDERS
 from judges.expiry import EXPIRED
 from judges.invented import INVENTED
 from judges.losses import LOST
+from judges.options import OUTDATED, WRONG_RETAIN
 from judges.order import REORDERED
 from judges.owners import STOLEN
 from judges.permissions import BANNED, LET_THROUGH
@@ -56,6 +59,7 @@ from judges.sessions import SESSION_PRESENT
 from judges.shared import SHARED_LOST, SHARED_TWICE
 from judges.shortage import STORED_ANYWAY
 from judges.story import Story
+from judges.strategies import WRONG_MEMBER
 from judges.subscriptions import ECHOED, FILTERS, FORGOTTEN, UNASKED
 from judges.tables import DIGESTS, ROUTES_LEFT
 from judges.topics import matches
@@ -66,12 +70,13 @@ from load.history import AnyEvent
 
 __all__ = [
     "ALARM", "ALTERED", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED",
-    "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "LOST_IN_CALM", "NOT_GRANTED",
-    "NO_PROGRESS", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED",
-    "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST",
-    "SHARED_TWICE", "STALE_READY", "STOLEN", "STORED_ANYWAY", "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS",
-    "UNASKED", "UNMARKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE", "WRONG_QOS", "Finding",
-    "Judge", "Rules", "Verdict", "judge", "matches",
+    "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "LATE_IN_CALM", "LET_THROUGH", "LOST", "LOST_IN_CALM",
+    "NOT_GRANTED", "NO_PROGRESS", "OUTDATED", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN",
+    "REORDERED", "REPEATED", "RETAINED", "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT",
+    "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY", "STOLEN", "STORED_ANYWAY", "TAKEN_ANYWAY",
+    "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE",
+    "WILL_UNDUE", "WRONG_MEMBER", "WRONG_QOS", "WRONG_RETAIN", "Finding", "Judge", "Rules", "Verdict", "judge",
+    "matches",
 ]  # fmt: skip
 
 Judge = Callable[[Story, Rules], Iterable[Finding]]
@@ -79,6 +84,7 @@ Judge = Callable[[Story, Rules], Iterable[Finding]]
 JUDGES: Final[dict[str, Judge]] = {
     "what is acknowledged isn't lost": losses.judge,
     "what is sent in calm comes": calm.losses,
+    "what is sent in calm comes at once": calm.delays,
     "nothing is refused in calm": calm.refusals,
     "what expired doesn't come": expiry.judge,
     "what is delayed comes when it is due": delayed.judge,
@@ -87,12 +93,14 @@ JUDGES: Final[dict[str, Judge]] = {
     "what comes was published": invented.judge,
     "it comes at the QoS that was asked for": quality.judge,
     "it comes as a whole": whole.judge,
+    "it comes as was asked for": options.judge,
     "a client gets what it subscribed to": subscriptions.judge,
     "CONNACK is right about the session": sessions.judge,
     "one connection a client id": connections.judge,
     "a connection that no fault touches stays": dropped.judge,
     "a node that drains takes nobody": evacuation.judge,
     "one member of a group gets a message": shared.judge,
+    "its strategy says which": strategies.judge,
     "one client has an exclusive filter": exclusive.judge,
     "a will comes once": wills.judge,
     "what was acknowledged last is retained": retained.judge,

@@ -132,6 +132,11 @@ class Came(NamedTuple):
     connections: int
     sent: Sent
 
+    @property
+    def is_kept(self) -> bool:
+        """It was sent because its client subscribed, as what is retained."""
+        return self.delivered.retained and not self.life.hears_as_published(self.delivered.topic)
+
 
 @dataclass(slots=True, eq=False)
 class Window:
@@ -144,7 +149,11 @@ class Window:
     asked_at: float
     node: str = ""
     """Which said SUBACK."""
+    as_published: bool = False
+    identifier: int = 0
     until: float = FOREVER
+    replaced_at: float = FOREVER
+    """When the SUBACK came of another SUBSCRIBE of the same filter."""
     held_since: float = -FOREVER
     """Where another SUBSCRIBE replaced one that brought QoS 1 or 2, too, that one's [MQTT-3.8.4-4]; so is `node`."""
 
@@ -153,8 +162,14 @@ class Window:
 
     def follows(self, former: Window) -> None:
         """It replaces it."""
+        former.until, former.replaced_at = self.asked_at, self.since
         if self.qos and former.qos and self.no_local == former.no_local:
             self.held_since, self.node = former.held_since, former.node
+
+    @property
+    def options(self) -> tuple[int, bool, bool, int]:
+        """That another SUBSCRIBE may replace."""
+        return self.qos, self.no_local, self.as_published, self.identifier
 
     @property
     def is_shared(self) -> bool:
@@ -215,6 +230,13 @@ class Life:
     asked: dict[str, Asking] = field(default_factory=dict)
     unsubscribed: set[str] = field(default_factory=set)
     """Since it sent SUBSCRIBE last."""
+    as_published: dict[str, None] = field(default_factory=dict)
+    """Filters that it ever asked for with Retain As Published, and without what is retained."""
+
+    @cached_property
+    def answers_at_once(self) -> bool:
+        """Its client does, as far as anybody can see."""
+        return not any(came.delivered.held_s for came in self.came)
 
     @property
     def left_at(self) -> float:
@@ -235,6 +257,10 @@ class Life:
             else:
                 spans.append((since, until))
         return spans
+
+    def hears_as_published(self, topic: str) -> bool:
+        """By a subscription that brings nothing that is retained: RETAIN says how it was published."""
+        return any(matches(topic_filter(filter), topic) for filter in self.as_published)
 
     def may_be_too_large(self, sent: Sent) -> bool:
         """A client of its may not have been sent it."""

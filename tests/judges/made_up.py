@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-from judges.judge import DROPPED, REFUSED_IN_CALM, Rules, judge
+from judges.judge import DROPPED, LATE_IN_CALM, REFUSED_IN_CALM, Rules, judge
 from load.history import (
     Acknowledged,
     AnyEvent,
@@ -31,6 +31,8 @@ from load.history import (
     Will,
 )
 
+UNJUDGED: Final = (DROPPED, REFUSED_IN_CALM, LATE_IN_CALM)
+"""What a script needs without a reason: connections that end, refusals, time that passes."""
 ONE_CORE: Final = Rules(cores=1)
 """Its clock is the cluster's time."""
 
@@ -104,15 +106,19 @@ class Script:
         *,
         no_local: bool = False,
         handling: int = 0,
+        as_published: bool = False,
+        identifier: int = 0,
         answered_s: float = 0.1,
     ) -> None:
+        options = handling, as_published, identifier
         if self._tells:
-            self.ask_for(client, filter, qos, handling)
+            self.ask_for(client, filter, qos, *options)
         connection = self._connections[client]
-        self.events.append(Subscribed(self.tick(answered_s), client, connection, filter, qos, no_local))
+        self.events.append(Subscribed(self.tick(answered_s), client, connection, filter, qos, no_local, *options))
 
-    def ask_for(self, client: str, filter: str = "t", qos: int = 2, handling: int = 0) -> None:
-        self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos, handling))
+    def ask_for(self, client: str, filter: str = "t", qos: int = 2, *options: Any) -> None:
+        """`options`: Retain Handling, Retain As Published, Subscription Identifier."""
+        self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos, *options))
 
     def deny(self, client: str, filter: str = "t", reason: int = 0x97) -> None:
         """SUBACK that says no."""
@@ -178,9 +184,9 @@ class Script:
             self.events.append(RedisLost(self.tick()))
 
     def found(self, rules: Rules = Rules()) -> dict[str, int]:  # noqa: B008
-        """But for what a script needs without a reason: connections that end, refusals."""
+        """But for `UNJUDGED`."""
         kinds = judge(self.events, rules).by_kind()
-        return {kind: count for kind, count in kinds.items() if kind not in (DROPPED, REFUSED_IN_CALM)}
+        return {kind: count for kind, count in kinds.items() if kind not in UNJUDGED}
 
 
 def begun(*, lasts: bool = True, tells: bool = False) -> Script:

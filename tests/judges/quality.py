@@ -72,6 +72,6 @@ def _surely_asked(story: Story, came: Came, ways: tuple[str, ...]) -> int:
         and _way(window.filter) == ways[0]
         and not (window.no_local and sent.message.publisher == life.client)
     ]
-    if delivered.retained:
+    if came.is_kept:
         return min(held) if len(held) == len(life.windows_on(sent.topic)) and held else 0
     return max(held, default=0)

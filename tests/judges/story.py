@@ -236,7 +236,7 @@ class Story:
         life = self.connections[event.connection].life
         assert life is not None, f"{event.client} got a message before CONNACK"
         came = Came(event, life, len(life.connections), sent)
-        if event.retained:
+        if came.is_kept:
             self.retained.append(came)
         else:
             life.came.append(came)
@@ -292,6 +292,8 @@ class Story:
         asking.qos = max(asking.qos, event.qos)
         asking.sent.append(event)
         life.unsubscribed.discard(event.filter)
+        if event.as_published and event.retain_handling == 2:
+            life.as_published[event.filter] = None
 
     def _subscribed(self, event: Subscribed) -> None:
         life = self._life_of(event)
@@ -305,12 +307,11 @@ class Story:
         asking.qos = max(asking.qos, event.qos)
         asking.granted += asking.answer(event.connection)
         former = life.held.get(event.filter)
-        if former is not None and (former.qos, former.no_local) == (event.qos, event.no_local):
+        if former is not None and former.options == _options(event):
             return
         node = self.connections[event.connection].asked.node
-        window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at, node)
+        window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at, node, *_options(event)[2:])
         if former is not None:
-            former.until = asking.last_at
             window.follows(former)
         life.held[event.filter] = window
         life.windows.append(window)
@@ -379,6 +380,10 @@ class Story:
         RulesChanged: _changed,
         RetainedStood: _retained_stood,
     }
+
+
+def _options(event: Subscribed) -> tuple[int, bool, bool, int]:
+    return event.qos, event.no_local, event.as_published, event.identifier
 
 
 def _may_be_begun_anew(connection: Connection, old: Life) -> bool:

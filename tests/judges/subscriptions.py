@@ -64,8 +64,8 @@ def _was_asked_for(rules: Rules, came: Came) -> bool:
 
 
 def _is_echoed(came: Came) -> bool:
-    delivered, life, _, sent = came
-    if sent.message.publisher != life.client or delivered.retained or sent.is_delayed:
+    _, life, _, sent = came
+    if sent.message.publisher != life.client or came.is_kept or sent.is_delayed:
         return False
     if any(connection.asked.version < 5 for connection in sent.connections):
         return False
@@ -96,7 +96,7 @@ def _judge_filters(came: Came, named: set[str]) -> Iterator[Finding]:
     known = {asking.filter for asking in life.askings_on(sent.topic)}
     if wrong := [filter for filter in delivered.filters if filter not in known]:
         yield _finding(FILTERS, came, f"by {wrong}, which it hasn't")
-    elif not delivered.retained and life.ways(delivered) == (ORDINARY,) and _always_names(life):
+    elif not came.is_kept and life.ways(delivered) == (ORDINARY,) and _always_names(life):
         held = {
             window.filter
             for window in life.windows_on(sent.topic)

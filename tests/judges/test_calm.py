@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judges.judge import LOST_IN_CALM, REFUSED_IN_CALM, judge
+from judges.judge import LATE_IN_CALM, LOST_IN_CALM, REFUSED_IN_CALM, judge
 from judges.made_up import Script, begun
 from load.history import ChangeAsked
 
@@ -78,3 +78,69 @@ def test_a_ban_or_a_rival_or_a_full_group_is_a_reason() -> None:
     script.publish("pub", 1, "jobs")
     script.refuse("pub", 1, 0x97)
     assert judge(script.events).by_kind() == {}
+
+
+def test_what_is_delayed_at_qos_0_comes_when_it_is_due() -> None:
+    for is_there, found in ((True, {}), (False, {LOST_IN_CALM: 1})):
+        script = in_calm()
+        script.publish("pub", 1, qos=0, delay_s=2.0)
+        script.tick(2.0)
+        if is_there:
+            script.deliver("sub", "pub", 1, qos=0)
+        script.tick(20.0)
+        script.crossing(2)
+        assert script.found() == found
+
+
+def test_who_leaves_before_it_is_due_may_miss_it() -> None:
+    script = in_calm()
+    script.publish("pub", 1, qos=0, delay_s=2.0)
+    script.tick(1.0)
+    script.close("sub")
+    script.tick(20.0)
+    script.publish("pub", 2, "other")
+    assert script.found() == {}
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "fault_before_s", "held_s", "found"),
+    [(0.5, 100.0, 0.0, {}), (2.0, 100.0, 0.0, {LATE_IN_CALM: 1}), (2.0, 3.0, 0.0, {}), (2.0, 100.0, 1.5, {})],
+)
+def test_what_is_sent_in_calm_comes_at_once(
+    takes_s: float, fault_before_s: float, held_s: float, found: dict[str, int]
+) -> None:
+    script = in_calm(fault_before_s=fault_before_s)
+    script.put("pub", 1)
+    script.tick(takes_s)
+    script.deliver("sub", "pub", 1, held_s=held_s)
+    script.tick(20.0)
+    script.crossing(2)
+    assert judge(script.events).by_kind() == found
+
+
+def test_what_is_delayed_comes_when_it_is_due() -> None:
+    for takes_s, found in ((2.1, {}), (4.0, {LATE_IN_CALM: 1})):
+        script = in_calm()
+        script.put("pub", 1, delay_s=2.0)
+        script.tick(takes_s)
+        script.deliver("sub", "pub", 1)
+        script.tick(20.0)
+        script.crossing(2)
+        assert judge(script.events).by_kind() == found
+
+
+def test_what_another_member_left_may_come_later() -> None:
+    for stays, found in ((True, {LATE_IN_CALM: 1}), (False, {})):
+        script = in_calm()
+        for member in ("ann", "bob"):
+            script.connect(member, lasts=False)
+            script.subscribe(member, "$share/g/jobs", 1)
+        script.tick(2.0)
+        script.put("pub", 1, "jobs")
+        script.tick(2.0)
+        if not stays:
+            script.close("ann")
+        script.deliver("bob", "pub", 1, "jobs")
+        script.tick(20.0)
+        script.crossing(2)
+        assert judge(script.events).by_kind() == found

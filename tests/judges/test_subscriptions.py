@@ -180,7 +180,9 @@ def test_a_subscription_that_came_or_went_meanwhile_may_be_named() -> None:
 def test_what_is_retained_names_its_own() -> None:
     script = overlapping()
     script.deliver("sub", "pub", 2)
-    script.deliver("sub", "pub", 2, retained=True, filters=("#",))
+    script.put("pub", 3, retain=True)
+    script.deliver("sub", "pub", 3)
+    script.deliver("sub", "pub", 3, retained=True, filters=("#",))
     assert script.found() == {}
 
 

@@ -23,6 +23,10 @@ class Rules(NamedTuple):
     """How long two connections of one client may overlap while nothing keeps their nodes from hearing it."""
     delivered_max_s: float = 10.0
     """How long, without a fault, what is acknowledged or due takes to a client that is there."""
+    calm_max_s: float = 1.0
+    """How long, if nothing disturbs, what is published, or due, takes to a client that is there and answers at once."""
+    shared_strategy: str = ""
+    """`mqtt.shared_subscription_strategy`; "": it isn't known."""
     purged_min_s: float = 2.5
     """A node that is cut off for less stays a member."""
     purged_max_s: float = 6.0

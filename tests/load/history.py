@@ -166,7 +166,8 @@ class Delivered(Event, frozen=True, gc=False):
     one. `filters`: by which of the client's subscriptions, where it gave them identifiers. `size`: of its payload in
     bytes, -1 if that isn't the message's own; 0: not noted. `expiry_s`: as it says, -1: it says none; None: not noted.
     `properties`: KEPT where they are all that the message may have, otherwise what they are. `is_repeat`: it came by an
-    earlier connection, too, and wasn't answered there."""
+    earlier connection, too, and wasn't answered there. `identifiers`: those of `filters`; `held_s`: so long after it
+    had come."""
 
     client: str
     connection: int
@@ -181,6 +182,8 @@ class Delivered(Event, frozen=True, gc=False):
     expiry_s: float | None = None
     properties: str = ""
     is_repeat: bool = False
+    identifiers: tuple[int, ...] = ()
+    held_s: float = 0.0
 
 
 class Overstepped(Event, frozen=True, gc=False):
@@ -196,7 +199,7 @@ class Overstepped(Event, frozen=True, gc=False):
 
 
 class Subscribed(Event, frozen=True, gc=False):
-    """SUBACK that says yes. `no_local`, `retain_handling`: as asked for."""
+    """SUBACK that says yes. `no_local` and all behind it: as asked for."""
 
     client: str
     connection: int
@@ -204,6 +207,8 @@ class Subscribed(Event, frozen=True, gc=False):
     qos: int
     no_local: bool = False
     retain_handling: int = 0
+    as_published: bool = False
+    identifier: int = 0
 
 
 class SubscribeRefused(Event, frozen=True, gc=False):
@@ -216,13 +221,15 @@ class SubscribeRefused(Event, frozen=True, gc=False):
 
 
 class SubscribeSent(Event, frozen=True, gc=False):
-    """SUBSCRIBE is sent."""
+    """SUBSCRIBE is sent. `as_published`: with Retain As Published; `identifier`: of the subscription, 0: none."""
 
     client: str
     connection: int
     filter: str
     qos: int
     retain_handling: int = 0
+    as_published: bool = False
+    identifier: int = 0
 
 
 class Unsubscribed(Event, frozen=True, gc=False):

@@ -13,6 +13,7 @@ from load.features import (
     exclusive,
     expiry,
     forms,
+    options,
     overflow,
     overlap,
     owners,
@@ -20,6 +21,7 @@ from load.features import (
     retained,
     rules,
     shared,
+    strategies,
     takeover,
     versions,
     wills,
@@ -36,8 +38,10 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "overlap": overlap.play,
     "versions": versions.play,
     "forms": forms.play,
+    "options": options.play,
     "anew": anew.play,
     "shared": shared.play,
+    "strategies": strategies.play,
     "retained": retained.play,
     "wills": wills.play,
     "delayed": delayed.play,
@@ -54,9 +58,11 @@ _SHARES: Final = {
     "overlap": 0.2,
     "versions": 0.1,
     "forms": 0.4,
+    "options": 0.4,
     "anew": 0.3,
     "overflow": 0.5,
     "shared": 0.3,
+    "strategies": 0.4,
     "retained": 0.15,
     "wills": 0.1,
     "delayed": 0.2,
@@ -67,7 +73,7 @@ _SHARES: Final = {
     "owners": 0.2,
 }
 """Of a load's rate; the base has all of it."""
-_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions", "forms", "anew")
+_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions", "forms", "anew", "options", "strategies")
 _FLOW: Final = ("windows", "payloads", "overlap", "versions")
 _LITTLE: Final = 0.4
 """Of its share a feature has where all are."""
@@ -84,6 +90,7 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
     "stored": _profile(*(name for name in FEATURES if name not in _NOT_STORED), part=_LITTLE),
     "away": _profile("wills", "retained", "delayed", "exclusive"),
+    "calm": _profile("strategies", "delayed", "overlap"),
     "all": _profile(*FEATURES, part=_LITTLE),
 }
 """Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage

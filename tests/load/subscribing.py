@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from conformance import wire
 from load.history import Overstepped, Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
@@ -29,10 +29,13 @@ class Wish(NamedTuple):
     no_local: bool = False
     retain_handling: int = 0
     identifier: int = 0
+    as_published: bool = False
+    """With Retain As Published. Together with `retain_handling` 2: otherwise nobody could tell what is retained from
+    what is published meanwhile."""
 
     @property
     def options(self) -> int:
-        return self.qos | self.no_local << 2 | self.retain_handling << 4
+        return self.qos | self.no_local << 2 | self.as_published << 3 | self.retain_handling << 4
 
 
 class Subscribing:
@@ -46,6 +49,8 @@ class Subscribing:
         """Filters that the session may have, or not: a connection ended before the answer."""
         self._asked: dict[int, str] = {}
         self._questions = 0
+        self._named = {wish.identifier: wish.filter for wish in self._wishes.values()}
+        """By all identifiers that it ever gave: none is given to two filters."""
 
     @property
     def is_settled(self) -> bool:
@@ -70,8 +75,10 @@ class Subscribing:
 
     def named(self, identifiers: Iterable[wire.Value]) -> tuple[str, ...]:
         """The filters that were given these identifiers."""
-        known = {wish.identifier: wish.filter for wish in self._wishes.values()}
-        return tuple(known.get(cast(int, identifier), f"?{identifier!r}") for identifier in identifiers)
+        return tuple(self._named.get(cast(int, identifier), f"?{identifier!r}") for identifier in identifiers)
+
+    def fresh_identifier(self) -> int:
+        return max(self._named) + 1
 
     def forget(self) -> None:
         for known in (self._held, self._unsure, self._asked):
@@ -104,7 +111,8 @@ class Subscribing:
             if reason != wish.qos:
                 what = f"a SUBACK of {filter} at QoS {reason}, asked for at {wish.qos}"
                 player.stage.record(Overstepped(*about[:3], player.node, what))
-            player.stage.record(Subscribed(*about, wish.qos, wish.no_local, wish.retain_handling))
+            options = wish.retain_handling, wish.as_published, wish.identifier
+            player.stage.record(Subscribed(*about, wish.qos, wish.no_local, *options))
         else:
             is_missed = reason == NO_SUBSCRIPTION and filter in self._held
             self._held.pop(filter, None)
@@ -128,15 +136,16 @@ class Subscribing:
         player, wish = self._player, self._wishes[filter]
         assert player.link is not None
         about = player.stage.now(), player.name, player.link.number, filter
-        player.stage.record(SubscribeSent(*about, wish.qos, wish.retain_handling))
+        player.stage.record(SubscribeSent(*about, wish.qos, wish.retain_handling, wish.as_published, wish.identifier))
         properties = [(wire.SUBSCRIPTION_ID, wish.identifier)] if wish.identifier else None
         packet_id = self._ask_about(filter)
         player.send(wire.subscribe(player.terms.version, packet_id, (filter, wish.options), properties=properties))
 
-    def ask_at(self, filter: str, qos: int) -> None:
-        """For what it has, at another QoS, unless something of it is under way."""
+    def ask_otherwise(self, filter: str, **changed: Any) -> None:
+        """For what it has, with other fields of `Wish`, unless something of it is under way."""
         if self.has(filter) and filter not in self._asked.values() and self._player.is_connected:
-            self._wishes[filter] = self._wishes[filter]._replace(qos=qos)
+            wish = self._wishes[filter] = self._wishes[filter]._replace(**changed)
+            self._named[wish.identifier] = filter
             self.subscribe(filter)
 
     def unsubscribe(self, filter: str) -> None:

@@ -35,8 +35,8 @@ class Taking:
         """Packet ids that came by this connection, until their last answer."""
         self._unanswered: dict[tuple[int, bytes], None] = {}
         """QoS and payloads of what came by earlier connections of the session, and wasn't taken."""
-        self._held: deque[wire.Packet] = deque()
-        """In the order in which they came, which is that of their answers."""
+        self._held: deque[tuple[wire.Packet, float]] = deque()
+        """With when they came. In the order in which they came, which is that of their answers."""
         self._answering: asyncio.TimerHandle | None = None
 
     @property
@@ -53,7 +53,7 @@ class Taking:
 
     def ended(self) -> None:
         """What wasn't answered comes again, or never came."""
-        self._unanswered.update(((packet.qos, packet.payload), None) for packet in self._held)
+        self._unanswered.update(((packet.qos, packet.payload), None) for packet, _ in self._held)
         self._held.clear()
         self._open.clear()
         if self._answering is not None:
@@ -74,20 +74,20 @@ class Taking:
             return
         self._check(packet)
         if packet.qos and self.answers_after_s:
-            self._held.append(packet)
+            self._held.append((packet, self._player.stage.now()))
             if self._answering is None and self.answers_after_s < math.inf:
                 self._answering = asyncio.get_running_loop().call_later(self.answers_after_s, self._answer_all)
         else:
-            self._take(packet)
+            self._take(packet, self._player.stage.now())
 
     def _answer_all(self) -> None:
         self._answering = None
         while self._held:
-            self._take(self._held.popleft())
+            self._take(*self._held.popleft())
 
-    def _take(self, packet: wire.Packet) -> None:
+    def _take(self, packet: wire.Packet, came_at: float) -> None:
         if packet.payload and (packet.qos < 2 or packet.packet_id not in self._unreleased):
-            self._deliver(packet)
+            self._deliver(packet, came_at)
         if packet.qos == 1:
             self._open.pop(packet.packet_id, None)
             self._player.send(acknowledgement(wire.PUBACK, packet.packet_id))
@@ -115,18 +115,19 @@ class Taking:
         assert player.link is not None
         player.stage.record(Overstepped(player.stage.now(), player.name, player.link.number, player.node, what))
 
-    def _deliver(self, packet: wire.Packet) -> None:
+    def _deliver(self, packet: wire.Packet, came_at: float) -> None:
         player = self._player
         assert player.link is not None
         publisher, number = message = Message.of(packet.payload)
         is_repeat = self._unanswered.pop((packet.qos, packet.payload), 0) is None
         self.deliveries += 1
-        filters = player.subscribing.named(packet.values(wire.SUBSCRIPTION_ID)) if packet.properties else ()
+        identifiers = packet.values(wire.SUBSCRIPTION_ID) if packet.properties else []
+        now = player.stage.now()
         delivered = Delivered(
-            player.stage.now(), player.name, player.link.number, publisher, number,
-            packet.topic.decode(), packet.qos, packet.dup, packet.retain, filters,
+            now, player.name, player.link.number, publisher, number,
+            packet.topic.decode(), packet.qos, packet.dup, packet.retain, player.subscribing.named(identifiers),
             len(packet.payload) if packet.payload == message.payload(len(packet.payload)) else -1,
-            _expiry_s(packet), _kept(message, packet), is_repeat,
+            _expiry_s(packet), _kept(message, packet), is_repeat, tuple(cast(list[int], identifiers)), now - came_at,
         )  # fmt: skip
         player.stage.record(delivered)
         if self.heard is not None:

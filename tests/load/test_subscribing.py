@@ -147,9 +147,26 @@ def test_who_has_something_may_ask_for_it_at_another_qos(play: Play) -> None:
 
     async def work() -> None:
         await play.connected(player)
-        player.subscribing.ask_at("a", 2)
-        player.subscribing.ask_at("a", 0)  # one question at a time
+        player.subscribing.ask_otherwise("a", qos=2)
+        player.subscribing.ask_otherwise("a", qos=0)  # one question at a time
         await asyncio.sleep(0.1)
 
     play(work())
     assert [event.qos for event in play.all(Subscribed)] == [1, 2]
+
+
+def test_what_comes_by_an_identifier_of_before_is_named_by_its_filter(play: Play) -> None:
+    player = Player(play.stage, "ann", DURABLE, [Wish("a", 1, identifier=1), Wish("b", 1, identifier=2)])
+
+    async def work() -> None:
+        await play.connected(player)
+        player.subscribing.ask_otherwise("a", identifier=player.subscribing.fresh_identifier(), as_published=True)
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert player.subscribing.named([1, 3, 2, 4]) == ("a", "a", "b", "?4")
+    assert [(event.identifier, event.as_published) for event in play.all(SubscribeSent)] == [
+        (1, False),
+        (2, False),
+        (3, True),
+    ]

@@ -211,3 +211,9 @@ def test_what_was_not_answered_is_a_repeat_when_it_comes_again(play: Play) -> No
 
     play(work())
     assert [(event.number, event.is_repeat) for event in play.all(Delivered)] == [(1, True), (2, False)]
+
+
+def test_it_says_for_how_long_it_held_a_message(play: Play) -> None:
+    heard(play, message(1, 7), answers_after_s=0.05)
+    heard(play, message(2, 8))
+    assert [round(event.held_s, 2) for event in play.all(Delivered)] == [0.05, 0.0]

@@ -23,7 +23,7 @@ from load.clients import Load
 from load.history import Acknowledged, Published
 from load.stage import Limits, Stage
 from simulation.cluster import Shape, SimulatedCluster
-from simulation.profiles import PROFILES
+from simulation.profiles import PROFILES, STRATEGY
 from simulation.topology import NAMES
 
 FAULTS: Final = (2, 3)
@@ -91,7 +91,8 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     events, profile = cluster.events, PROFILES[case.profile]
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin, Limits(profile.max_mqueue_len))
     is_new = not any(shape.old for shape in profile.shapes)
-    rules = Rules(max_mqueue_len=profile.max_mqueue_len, is_one_release=is_new)
+    strategy = dict(case.shape.settings).get(STRATEGY, "round_robin")
+    rules = Rules(max_mqueue_len=profile.max_mqueue_len, is_one_release=is_new, shared_strategy=strategy)
     load = Load(stage, 1, profile.load, case.pace * profile.rate, at_least=DURABLE)
     began_s, cpu_s = cluster.loop.time(), time.process_time()
     with Defects(cluster):

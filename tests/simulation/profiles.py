@@ -17,8 +17,11 @@ KINDS: Final = tuple(schedule.KINDS)
 OF_MASTERS: Final = tuple(kind for kind in KINDS if kind not in schedule.ONE_SERVER)
 MQUEUE_LEN: Final = 60
 """Of runs that let it overflow."""
+CALM_KINDS: Final = ("clock replicant", "drift core")
+"""That are no faults: the cluster's time is that of most cores."""
 OF_USERS: Final = ("MQTT__CLIENT_ID_BINDING", "user")
 """Client ids are bound to users, and these have quotas."""
+STRATEGY: Final = "MQTT__SHARED_SUBSCRIPTION_STRATEGY"
 BY_RULES: Final = (
     ("AUTHORIZATION__SOURCES", '[{"type": "built_in_database"}]'),
     ("AUTHORIZATION__NO_MATCH", "allow"),
@@ -50,6 +53,7 @@ def _settling(*old: str) -> Shape:
     return Shape(settings=(("CLUSTER__VERSION_SETTLE", "10s"),), old=old)
 
 
+BY_STRATEGY: Final = tuple(_with((STRATEGY, name)) for name in STRATEGIES)
 PROFILES: Final[dict[str, Profile]] = {
     "base": Profile("base", (Shape(), _with(OF_USERS))),
     "cores": Profile("base", (_with(at_cores=True),), weight=0.5),
@@ -76,6 +80,7 @@ PROFILES: Final[dict[str, Profile]] = {
     ),
     "flow": Profile("flow", base_rate=9),
     "forms": Profile("forms", base_rate=12, weight=0.8),
+    "options": Profile("options", base_rate=12, weight=0.8),
     "anew": Profile("anew", (Shape(), _with(OF_USERS)), base_rate=12, weight=0.8),
     "overflow": Profile(
         "overflow",
@@ -84,9 +89,10 @@ PROFILES: Final[dict[str, Profile]] = {
         base_rate=8,
         max_mqueue_len=MQUEUE_LEN,
     ),
+    "calm": Profile("calm", BY_STRATEGY, CALM_KINDS, weight=0.8, base_rate=10),
     "shared": Profile(
         "shared",
-        tuple(_with(("MQTT__SHARED_SUBSCRIPTION_STRATEGY", name)) for name in STRATEGIES),
+        BY_STRATEGY,
         weight=1.5,
         base_rate=14,
     ),

@@ -11,6 +11,7 @@ from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player
 from load.sending import Publication
 from load.subscribing import Wish
 
+QOS: Final = (1, 2, 1, 2, 0)
 DELAYS_S: Final = (1, 3)
 AT_ONCE_MAX: Final = 5
 HERE_S: Final = (1.0, 3.0)
@@ -40,5 +41,6 @@ async def _publish(feature: Feature, player: Player, rate: float) -> None:
         for _ in range(count):
             await player.sending.room()
             number += 1
-            topic = f"{feature.root}/{player.name}/{1 + number % 2}"
-            player.sending.publish(Publication(topic, 1 + number % 2, delay_s=delay_s, has_properties=True))
+            qos = QOS[number % len(QOS)]
+            topic = f"{feature.root}/{player.name}/{qos}"
+            player.sending.publish(Publication(topic, qos, delay_s=delay_s, has_properties=True))

@@ -38,7 +38,7 @@ async def _ask_otherwise(player: Player) -> None:
     while True:
         await asyncio.sleep(dice.uniform(*habits.CHURN_S))
         for filter in player.subscribing.filters:
-            player.subscribing.ask_at(filter, dice.randint(0, 2))
+            player.subscribing.ask_otherwise(filter, qos=dice.randint(0, 2))
 
 
 def subscriber(feature: Feature, name: str, terms: Terms) -> Player:

@@ -23,13 +23,17 @@ from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import ExclusiveClaimTable
+from flockmq.routing.group import Group
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.shared_frames import SHARED
+from flockmq.routing.shared_groups import SharedGroups
 from flockmq.session.subscribe_flow import gets_retained
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
+
+_dealt: Final = itertools.count(1)
 
 # --- shared -----------------------------------------------------------------------------------------------------------
 
@@ -58,6 +62,13 @@ def deal_anew(right: Function, proxies: RemoteSessions, inbound: PendingPublish,
 def keep_from_others(right: Function, ends: CleanSessionEndHandler, session: Any) -> None:
     """What a member didn't acknowledge when its session ended goes to nobody."""
     ends._plugin_hooks.session_ended(session.client_id)
+
+
+@seeded(judge.WRONG_MEMBER, "calm", SharedGroups.number)
+def deal_to_the_first(right: Function, groups: SharedGroups, group: Group, *of: Any) -> int:
+    """Of some messages a group's first member gets each, whatever the strategy says."""
+    number: int = right(groups, group, *of)
+    return number if next(_dealt) % 4 else 0
 
 
 # --- exclusive --------------------------------------------------------------------------------------------------------

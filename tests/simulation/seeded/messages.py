@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from flockmq.delivery.node_forwarding import NodeForwarding
 from flockmq.durable.session_fields import MESSAGE, SUBSCRIPTION, message_parts, message_value
 from flockmq.durable.session_store import SessionStore
 from flockmq.mqtt.message import Publish, StoredMessage, as_duplicate
-from flockmq.mqtt.packets import NO_LOCAL
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber
@@ -119,6 +120,46 @@ def name_the_first(
     """All subscriptions of a session have the identifier of its first."""
     others = session.subscriptions.all()
     return right(router, session, limits, filter, qos, options, others[0].identifiers if others else identifiers)
+
+
+@seeded(judge.WRONG_RETAIN, "options", add_subscription)
+def forget_as_published(
+    right: Function,
+    router: Router,
+    session: Subscriber,
+    limits: Limits,
+    filter: bytes,
+    qos: int,
+    options: int,
+    identifiers: bytes,
+) -> Any:
+    """Retain As Published is forgotten."""
+    return right(router, session, limits, filter, qos, options & ~RETAIN_AS_PUBLISHED, identifiers)
+
+
+@seeded(judge.OUTDATED, "options", add_subscription)
+def keep_the_identifier(
+    right: Function,
+    router: Router,
+    session: Subscriber,
+    limits: Limits,
+    filter: bytes,
+    qos: int,
+    options: int,
+    identifiers: bytes,
+) -> Any:
+    """A subscription that is asked for again keeps the identifier that it had."""
+    older = session.subscriptions.find(filter)
+    return right(router, session, limits, filter, qos, options, older.identifiers if older else identifiers)
+
+
+@seeded(judge.LATE_IN_CALM, "calm", NodeForwarding._deliver)
+def take_ones_time(right: Function, *run: Any) -> None:
+    """Some of what another node forwarded is delivered two seconds later."""
+    if next(_runs) % EVERY:
+        right(*run)
+    else:
+        asyncio.get_running_loop().call_later(2.0, right, *run)
 
 
 @seeded(judge.WRONG_QOS, "base", add_subscription)
