@@ -178,17 +178,17 @@ class MessageQueue:
         for entry in entries:
             self.queue_bytes += len(entry.packet)
 
-    def make_room(self, packet_bytes: int) -> bool:
+    def make_room(self, packet_bytes: int) -> int:
         """Drop the oldest waiting messages until as many bytes are free as `packet_bytes`, so the user's other sessions
-        keep theirs. Returns False if too little waits here.
+        keep theirs. Returns how many; 0: too little waits here.
         """
         if self.queue_bytes < packet_bytes or not self.queue:
-            return False
+            return 0
         wanted = self.queue_bytes - packet_bytes
-        while self.queue_bytes > wanted:
-            if not self.drop_oldest():
-                return False
-        return True
+        dropped = 0
+        while self.queue_bytes > wanted and self.drop_oldest():
+            dropped += 1
+        return dropped
 
     def drop_beyond_limit(self) -> int:
         """The client went offline: drop messages beyond the limit for offline clients. Returns how many."""

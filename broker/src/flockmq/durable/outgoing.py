@@ -30,7 +30,7 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.message import StoredMessage, as_duplicate, transcode, with_packet_id
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import LAGGING, Sink
-from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
+from flockmq.routing.subscriber import QUEUED, REFUSED
 from flockmq.session.local_session import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
 from flockmq.session.remote_session import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED, settled
 
@@ -123,25 +123,25 @@ class Outgoing:
         return self.messages.has_place() or self.is_behind() or not self._is_full(packet_bytes)
 
     def put(self, entry: StoredMessage) -> int:
-        """Queue a message; it is sent after its commit. Returns QUEUED, REPLACED or REFUSED. An offline client can't be
+        """Queue a message; it is sent after its commit. Returns QUEUED or REFUSED. An offline client can't be
         disconnected for a full queue, so it loses its oldest messages instead.
         """
-        answer = QUEUED
         if self._record.has_ended:
-            return answer
+            return QUEUED
         messages, size = self.messages, len(entry.packet)
         if self._usage.usage is not None and self.is_behind() and self._usage.is_over(size, is_away=True):
-            if not messages.make_room(size):
+            dropped = messages.make_room(size)
+            if not dropped:
                 return REFUSED
-            answer = REPLACED
+            self.sink.dropped(dropped)
         while self._is_full(size):
             if not self.is_behind() or not messages.drop_oldest():
                 self._usage.count()
                 return REFUSED
-            answer = REPLACED
+            self.sink.dropped(1)
         messages.append(entry)
         self._usage.count()
-        return answer
+        return QUEUED
 
     def _is_full(self, packet_bytes: int) -> bool:
         """Pausing publishers takes a moment, and commits come in groups. Until then a client that reads, or is expected

@@ -125,3 +125,6 @@ class ProxySink(Sink):
 
     def unsendable(self, packet_bytes: int) -> None:
         count_unsendable(self.router.counters, packet_bytes)
+
+    def dropped(self, count: int) -> None:
+        self.router.counters.dropped_queue_full += count

@@ -241,7 +241,7 @@ class DurableSession(Subscriber):
         self.sink = away
         self.max_packet_bytes = 0
         self.outgoing.leave(away)
-        away.host.counters.dropped_queue_full += self.messages.drop_beyond_limit()
+        away.dropped(self.messages.drop_beyond_limit())
         self._sends_again_later = self.must_reauthorize = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.commit_state.wall_ms(now_s))
@@ -284,7 +284,7 @@ class DurableSession(Subscriber):
     # --- what is published for the client -----------------------------------------------------------------------------
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """Store the message; it is sent after the commit. Returns QUEUED, REPLACED or REFUSED."""
+        """Store the message; it is sent after the commit. Returns QUEUED or REFUSED."""
         if stored is None:
             stored = StoredMessage(packet, self.sink.protocol_version, 0.0)
         answer = self.outgoing.put(stored)

@@ -129,7 +129,7 @@ class LocalDelivery:
             )
         if answer == UNWANTED:
             self.counters.dropped_away += 1
-        elif answer >= REFUSED:
+        elif answer == REFUSED:
             self.counters.dropped_queue_full += 1
 
     def offer(
@@ -149,9 +149,8 @@ class LocalDelivery:
                         counters.dropped_queue_full += 1
                     return False
                 answer = session.offer(packet, packet_id, qos, stored)
-            if answer >= REFUSED:
-                counters.dropped_queue_full += 1
             if answer == REFUSED:
+                counters.dropped_queue_full += 1
                 return True
             if session.sink.flow == FLOWING and session.is_congested():
                 session.sink.congest()

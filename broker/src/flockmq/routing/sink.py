@@ -71,6 +71,10 @@ class Sink:
         """A message that waited isn't sent: it is too large for the peer, or it has expired (`packet_bytes` 0)."""
         raise NotImplementedError(type(self).__name__)
 
+    def dropped(self, count: int) -> None:
+        """So many messages that waited were dropped for want of room: count them."""
+        raise NotImplementedError(type(self).__name__)
+
     def congest(self) -> None:
         """Too much waits for this peer: its publishers will be paused."""
 
@@ -129,3 +133,6 @@ class AwaySink(Sink):
 
     def put(self, chunk: bytes) -> None:
         raise AssertionError("nothing is sent to an offline client")
+
+    def dropped(self, count: int) -> None:
+        self.host.counters.dropped_queue_full += count

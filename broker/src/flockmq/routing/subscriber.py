@@ -19,11 +19,7 @@ from flockmq.routing.sink import AWAY, Sink
 SENT: Final = 0
 QUEUED: Final = 1
 REFUSED: Final = 2
-REPLACED: Final = 3
-"""Queued, and the oldest message was dropped; only for an offline client. For answers >= REFUSED a message found no
-room.
-"""
-UNWANTED: Final = 4
+UNWANTED: Final = 3
 """The session doesn't queue QoS 0 messages for an offline client."""
 
 
@@ -47,13 +43,13 @@ class Subscriber:
         self.usage: Usage | None = None
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """Send or queue a QoS 1 or 2 PUBLISH. Returns SENT, QUEUED, REPLACED or REFUSED. `stored`: the packet with its
+        """Send or queue a QoS 1 or 2 PUBLISH. Returns SENT, QUEUED or REFUSED. `stored`: the packet with its
         expiry or share filter, if it has one.
         """
         raise NotImplementedError(type(self).__name__)
 
     def offer_qos0(self, entry: StoredMessage | bytes) -> int:
-        """Queue a QoS 0 PUBLISH for an offline client. Returns QUEUED, REPLACED, REFUSED or UNWANTED."""
+        """Queue a QoS 0 PUBLISH for an offline client. Returns QUEUED, REFUSED or UNWANTED."""
         raise NotImplementedError(type(self).__name__)
 
     def takes(self, packet_bytes: int) -> bool:

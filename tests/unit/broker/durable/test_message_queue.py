@@ -44,6 +44,15 @@ def test_a_full_queue_loses_its_oldest_also_on_disk_and_QoS_0_first(session_owne
     assert [payload for _, _, payload in heard(session)] == [b"2", b"3", b"4", b"5", b"6"]
 
 
+def test_all_that_one_large_message_displaces_is_counted(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
+    session.leave(session_owner.router.away4)
+    for size in (MQUEUE_MAX_BYTES // 4,) * 3 + (3 * MQUEUE_MAX_BYTES // 4,):
+        session_owner.send(session, "x" * size)
+    assert session.messages.waiting() == 1
+    assert session_owner.router.counters.dropped_queue_full == 3
+
+
 def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_full(
     session_owner: SessionOwner,
 ) -> None:
