@@ -1,13 +1,15 @@
-"""Redis loses all that it had: owners have it, and write it anew."""
+"""Redis loses all that it had, or the last of it: owners have it, and write it anew."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from simulation.cluster import SimulatedCluster
+from simulation.cluster import Shape, SimulatedCluster
+from simulation.redis_host import RedisHost
 from simulation.scenario import Client, scenario
 
 CLIENTS: Final = 12
@@ -15,6 +17,7 @@ MOMENT_S: Final = 0.01
 LINKED_S: Final = 2.0
 NOTICED_S: Final = 1.0
 SETTLED_S: Final = 15.0
+SLOWLY_LEFT: Final = Shape(settings=(("CLUSTER__EVICTION_RATE", "1"),), clients_at_cores=True)
 
 
 async def _until_slots(cluster: SimulatedCluster, node: str, *, has: bool) -> None:
@@ -48,3 +51,35 @@ async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(
     await _until_slots(cluster, newcomer.name, has=True)
     await asyncio.sleep(LINKED_S)
     assert all(client.is_open for client in clients)
+
+
+@pytest.mark.parametrize("lose", [RedisHost.empty, RedisHost.restore_copy])
+@scenario(SLOWLY_LEFT)
+async def test_no_message_is_lost_though_its_owner_drains_when_redis_is_back_without_it(
+    cluster: SimulatedCluster, lose: Callable[[RedisHost], None]
+) -> None:
+    """A Redis with a copy has all of the log, so nothing says that it lost anything. The leader's next round comes
+    before its tables show the next generation."""
+    (redis,) = cluster.redis
+    leader = await cluster.leader()
+    assert leader is not None
+    leaving = next(node for name, node in cluster.nodes.items() if cluster.slots_of(name) and node is not leader)
+    names = cluster.clients_of(leaving.name, 2 * CLIENTS)
+    for name in names:
+        client = await Client.connect(cluster, name, at=leaving.name, expiry_s=60)
+        assert await client.subscribe("t") == 1
+        if name in names[CLIENTS:]:
+            client.disconnect()
+    publisher = await Client.connect(cluster, "publisher", at=leader.name)
+    await asyncio.sleep(SETTLED_S)
+    redis.copy_data()
+    assert await publisher.publish("t", b"acknowledged") == 0
+    await redis.kill()
+    lose(redis)
+    await asyncio.sleep(LINKED_S)
+    await redis.start()
+    await leaving.drain()
+    await asyncio.sleep(LINKED_S)
+    for name in names[CLIENTS:]:
+        client = await Client.connect(cluster, name, at=leader.name, expiry_s=60)
+        assert await client.receives(b"acknowledged"), name

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -73,7 +74,11 @@ class LeaderDuties:
         self._lease = 0
         self._eligibility = SlotEligibility()
         self._lost_data_at = -inf
-        """When this core heard that Redis had lost data. By its own clock, because the alarm has another node's."""
+        """When this core heard that Redis had lost data, or may have. By its own clock, because the alarm has another
+        node's."""
+        self._generations: dict[str, int] = {}
+        for shard in SHARDS:
+            rlog.on_entry(shard, partial(self._entry_applied, shard))
         alarms: RowDict[str, Alarm] = RowDict(self._alarm_raised, ignore)
         rlog.on_change(ALARMS.name, alarms)
         self._trimmed_at = 0.0
@@ -82,6 +87,12 @@ class LeaderDuties:
     def _alarm_raised(self, name: str, _: Alarm) -> None:
         if name.startswith(LOST_DATA):
             self._lost_data_at = asyncio.get_running_loop().time()
+
+    def _entry_applied(self, shard: str, position: StreamId) -> None:
+        """In another life of Redis the log may be whole though it lost the last writes of sessions."""
+        if self._generations.get(shard, position.generation) != position.generation:
+            self._lost_data_at = asyncio.get_running_loop().time()
+        self._generations[shard] = position.generation
 
     def unreachable(self, now: float) -> set[str]:
         """The incarnations that this core can't reach: its votes for purges. Besides members these are incarnations
@@ -147,8 +158,9 @@ class LeaderDuties:
 
     async def _assign_slots(self, now: float, purged: set[str]) -> None:
         """Assign slots to cores. The leader leaves slots with a core that is briefly unreachable or briefly without
-        Redis. If no core reaches Redis, slots are assigned as usual. After Redis lost data, no slot moves for
-        SLOTS_WRITTEN_ANEW_S from an owner that reaches Redis, because only that owner can write its sessions again."""
+        Redis. If no core reaches Redis, slots are assigned as usual. After Redis lost data, or may have, no slot moves
+        for SLOTS_WRITTEN_ANEW_S from an owner that reaches Redis, because only that owner can write its sessions
+        again."""
         owners = set(self._slots.owners)
         alive = [core for core in self._other_cores() if core not in purged]
         there = [core for core in alive if core in owners or self._members.is_linked(core)]
@@ -162,12 +174,20 @@ class LeaderDuties:
         unable = {core for core in there if self._eligibility.loses_slots(core)}
         keeping = [core for core in staying if core not in unable]
         moves = reassign(self._slots.owners, able, keeping)
-        if now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S:
-            writing = {core for core in there if core not in unable}
-            moves = {slot: owner for slot, owner in moves.items() if self._slots.owners[slot] not in writing}
+        writing = {core for core in there if core not in unable}
+        leaving = {slot for slot in moves if self._slots.owners[slot] in writing}
+        if leaving and await self._may_have_lost_data(now):
+            moves = {slot: owner for slot, owner in moves.items() if slot not in leaving}
         if moves:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
+
+    async def _may_have_lost_data(self, now: float) -> bool:
+        """Whether Redis may lack what slot owners wrote a moment ago. This core's tables may not show yet that it is in
+        another life, so ask. Raises StorageError."""
+        generation = await self._core.committer.generation(CLUSTER)
+        is_new = generation != self._rlog.applied(CLUSTER).generation
+        return is_new or now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S
 
     async def _raise_version(self, now: float) -> None:
         """Write the version row, when every node that may read it speaks the version."""

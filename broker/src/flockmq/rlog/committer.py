@@ -144,6 +144,16 @@ class Committer:
         """Delete log entries before `keep_from`. Raises LogFenced, StorageUnavailable."""
         await self._function("trim", shard, str(fence), str(keep_from))
 
+    async def generation(self, shard: str) -> int:
+        """Ask Redis in which generation the shard's log goes on, after beginning the next one if that is needed. Raises
+        StorageUnavailable."""
+        try:
+            await self._check_life(shard)
+        except ResponseError as error:
+            raise StorageUnavailable(f"shard {shard}: Redis: {error}") from None
+        await self._settle([shard])
+        return self._settled[shard][1].generation
+
     async def _settle(self, shards: Iterable[str]) -> None:
         """Ensure that these shards have a generation for the run of Redis behind their connections. Raises
         StorageUnavailable."""
