@@ -464,6 +464,11 @@ DELAYED_BATCH_MAX: Final = 256
 DELAYED_UNDER_WAY_MAX: Final = 1024
 DELAYED_UNDER_WAY_MAX_BYTES: Final = 32 * 1024 * 1024
 """Due messages that not all of their receivers have accepted yet. Others are published meanwhile."""
+DELAYED_UNDER_WAY_OF_USER_MAX: Final = 256
+DELAYED_UNDER_WAY_OF_USER_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Those of one user, where clients have users."""
+DELAYED_OF_TURN_MAX: Final = 16
+"""Due messages of one user that are published before another user has a turn."""
 DELAYED_LOOK_S: Final = 0.5
 """How often a core checks whether it is the leader, and retries messages that couldn't be published."""
 

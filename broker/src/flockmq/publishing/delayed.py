@@ -11,8 +11,8 @@ Invariants:
 - A message is acknowledged when the log has it, and survives every node.
 - It leaves the log after it was published: every other node that wants it has it, or has it in its link's resend
   buffer. So it is published once, or again by the next leader if the leader ended in between.
-- Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first. To a
-  client of this node that reads too slowly, those of one user do.
+- Of one user's messages that are due in the same millisecond and were accepted by one node, the first accepted goes
+  first. Users take turns, and what one has under way is bounded well below what all have.
 - Until a message of a client is sent (the log has to retain it first, or a receiver has no room), the client's next
   ones aren't; those of QoS 0 are apart.
 - A receiver that doesn't accept what was sent to it delays nothing, within DELAYED_UNDER_WAY_MAX and its bytes.
@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import islice
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import msgspec
 
@@ -39,6 +39,8 @@ from flockmq.bounds import (
     DELAYED_MAX_S,
     DELAYED_UNDER_WAY_MAX,
     DELAYED_UNDER_WAY_MAX_BYTES,
+    DELAYED_UNDER_WAY_OF_USER_MAX,
+    DELAYED_UNDER_WAY_OF_USER_MAX_BYTES,
     OFFERED_BYTES,
     REFUSALS_LOGGED_PER_S,
 )
@@ -48,9 +50,9 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import DELAYED as DELAYED_PREFIX
 from flockmq.mqtt.topics import is_delayed
+from flockmq.publishing.schedule import Due, Schedule
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.schema import DELAYED, DelayedMessage
-from flockmq.rlog.sorted_keys import SortedKeys
 from flockmq.routing.message_id import derived_origin
 
 log: Final = logging.getLogger(__name__)
@@ -110,33 +112,6 @@ def authorization_of(row: DelayedMessage) -> StoredAuthorization:
     return StoredAuthorization(row.client_id, row.user, row.address, row.why, row.said, row.common_name)
 
 
-class Schedule(SortedKeys[bytes]):
-    """Listens to `delayed`: its keys, ordered by when they are due."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sooner = asyncio.Event()
-        """Set when it is time to look again: a new message is due before all others, or one was accepted."""
-
-    def first_ms(self, besides: Container[bytes] = ()) -> int | None:
-        """When the first one is due that isn't one of `besides`."""
-        return next((int.from_bytes(key[:8], "big") for key in self._keys if key not in besides), None)
-
-    def due(self, now_ms: int, limit: int, after: bytes = b"") -> list[bytes]:
-        """The keys of due messages after the key `after`, at most `limit`, the oldest first."""
-        end = now_ms.to_bytes(8, "big") + b"\xff" * 9
-        return list(islice(self._keys.irange(after, end, (False, True)), limit))
-
-    def put(self, key: bytes, value: object, old: object) -> None:
-        super().put(key, value, old)
-        if self._keys[0] == key:
-            self.sooner.set()
-
-    def swap(self, fresh: Self) -> None:
-        super().swap(fresh)
-        self.sooner.set()
-
-
 class DelayedPort(Protocol):
     """What delayed messages need of their node."""
 
@@ -186,12 +161,16 @@ class Delayed:
         self._token_bytes = token_bytes
         self._taken_us = 0
         """When the latest message was accepted, by the wall clock, but always later than the one before."""
-        self._after = b""
-        """Due messages up to this key were tried; after the last one it starts from the first again."""
+        self._tried: dict[bytes, bytes] = {}
+        """User → the last due message that was tried; after the last of all users it starts from the first again."""
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self._under_way: dict[bytes, tuple[asyncio.Task[bool], int]] = {}
         """Key → who publishes the message, until all receivers have accepted it, and its bytes."""
         self._under_way_bytes = 0
+        self._under_way_of: defaultdict[bytes, list[int]] = defaultdict(lambda: [0, 0])
+        """The same, by user: how many, and their bytes."""
+        self._full_users: set[bytes] = set()
+        """Have as much under way as one user may."""
         self._last: dict[_Sequence, asyncio.Future[int]] = {}
         """The progress of the sequence's last message that is under way."""
         self._blocked: set[_Sequence] = set()
@@ -272,10 +251,10 @@ class Delayed:
             await self._delete()
         elif self._is_full():
             await self._wait()
-        elif due := self.schedule.due(self._clock.wall_ms(), DELAYED_BATCH_MAX, self._after):
+        elif due := self.schedule.due(self._clock.wall_ms(), DELAYED_BATCH_MAX, self._tried, self._full_users):
             await self._begin(due)
-        elif self._after:
-            self._after = b""
+        elif self._tried:
+            self._tried.clear()
             self._blocked.clear()
             if self._has_failed:
                 self._has_failed = False
@@ -289,7 +268,7 @@ class Delayed:
     async def _wait(self) -> None:
         """Wait until a message is due, or was accepted, or it is time to check whether this node is the leader."""
         self.schedule.sooner.clear()
-        first_ms = None if self._is_full() else self.schedule.first_ms(self._under_way)
+        first_ms = None if self._is_full() else self.schedule.first_ms(self._under_way, self._full_users)
         seconds = DELAYED_LOOK_S if first_ms is None else first_ms / 1000 - self._clock.wall()
         try:
             async with asyncio.timeout(min(max(seconds, 0.001), DELAYED_LOOK_S)):
@@ -300,26 +279,40 @@ class Delayed:
     def _is_full(self) -> bool:
         return len(self._under_way) >= DELAYED_UNDER_WAY_MAX or self._under_way_bytes >= DELAYED_UNDER_WAY_MAX_BYTES
 
-    async def _begin(self, keys: list[bytes]) -> None:
+    async def _begin(self, due: list[Due]) -> None:
         """Publish these in order. Whether all receivers have accepted them turns out later."""
-        for key in keys:
+        for user, key in due:
             if self._is_full():
                 return
-            self._after = key
+            if user in self._full_users:
+                continue
+            self._tried[user] = key
             row = self._host.row(key)
             sequence = None if row is None or not row.client_id else (row.client_id, row.qos > 0)
             if key not in self._under_way and sequence not in self._blocked:
                 size = 0 if row is None else OFFERED_BYTES + len(row.topic) + len(row.payload)
                 task = asyncio.ensure_future(self._publish_next(key, sequence))
                 self._under_way[key] = task, size
-                self._under_way_bytes += size
-                task.add_done_callback(partial(self._end, key))
+                self._count(user, 1, size)
+                task.add_done_callback(partial(self._end, user, key))
                 await asyncio.sleep(0)  # it may have very many receivers
 
-    def _end(self, key: bytes, task: asyncio.Task[bool]) -> None:
+    def _count(self, user: bytes, times: int, size: int) -> None:
+        self._under_way_bytes += times * size
+        of_user = self._under_way_of[user]
+        of_user[0] += times
+        of_user[1] += times * size
+        if user and (of_user[0] >= DELAYED_UNDER_WAY_OF_USER_MAX or of_user[1] >= DELAYED_UNDER_WAY_OF_USER_MAX_BYTES):
+            self._full_users.add(user)
+        else:
+            self._full_users.discard(user)
+        if not of_user[0]:
+            del self._under_way_of[user]
+
+    def _end(self, user: bytes, key: bytes, task: asyncio.Task[bool]) -> None:
         """It was published, or can't be for now."""
         _, size = self._under_way.pop(key)
-        self._under_way_bytes -= size
+        self._count(user, -1, size)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:

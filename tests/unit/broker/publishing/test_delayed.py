@@ -10,7 +10,8 @@ import pytest
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import delayed
-from flockmq.publishing.delayed import Schedule, authorization_of
+from flockmq.publishing.delayed import authorization_of
+from flockmq.publishing.schedule import Schedule
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.schema import DELAYED, DelayedMessage

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
+import pytest
+
+from flockmq.publishing import delayed
 from unit.broker.publishing.delayed_log import ANNES, JOS, Log, leave, rest
 
 
@@ -72,3 +78,23 @@ async def test_behind_one_that_may_not_be_published_any_more_its_clients_next_on
     assert await leader.next() == "3"
     await rest()
     assert (log.rows, leader.published.empty()) == ({}, True)
+
+
+async def test_one_users_messages_that_are_not_accepted_hold_no_other_users_up(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed, "DELAYED_UNDER_WAY_OF_USER_MAX", 2)
+    monkeypatch.setattr(delayed, "DELAYED_UNDER_WAY_MAX", 4)
+    leader = log.hosts[0]
+    leader.unaccepted = {b"stuck %d" % number: asyncio.Event() for number in range(4)}
+    for number in range(4):
+        await leave(leader, f"stuck {number}", msgspec.structs.replace(ANNES, client_id=b"anne %d" % number))
+    for number in range(3):
+        await leave(leader, f"jo's {number}", JOS)
+    log.tick(1)
+    assert [await leader.next() for _ in range(5)] == ["stuck 0", "stuck 1", "jo's 0", "jo's 1", "jo's 2"]
+    await rest()
+    assert leader.published.empty()
+    for accepted in leader.unaccepted.values():
+        accepted.set()
+    assert [await leader.next() for _ in range(2)] == ["stuck 2", "stuck 3"]
