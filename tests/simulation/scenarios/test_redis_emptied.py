@@ -83,3 +83,32 @@ async def test_no_message_is_lost_though_its_owner_drains_when_redis_is_back_wit
     for name in names[CLIENTS:]:
         client = await Client.connect(cluster, name, at=leader.name, expiry_s=60)
         assert await client.receives(b"acknowledged"), name
+
+
+@pytest.mark.parametrize("lose", [RedisHost.empty, RedisHost.restore_copy])
+@scenario()
+async def test_no_message_is_lost_though_its_owner_stops_when_redis_is_back_without_it(
+    cluster: SimulatedCluster, lose: Callable[[RedisHost], None]
+) -> None:
+    """It has no clients, so it doesn't drain for long."""
+    (redis,) = cluster.redis
+    leader = await cluster.leader()
+    leaving = next(node for name, node in cluster.nodes.items() if cluster.slots_of(name) and node is not leader)
+    names = cluster.clients_of(leaving.name, CLIENTS)
+    for name in names:
+        client = await Client.connect(cluster, name, at="replicant-1", expiry_s=60)
+        assert await client.subscribe("t") == 1
+        client.disconnect()
+    publisher = await Client.connect(cluster, "publisher", at="replicant-2")
+    await asyncio.sleep(SETTLED_S)
+    redis.copy_data()
+    assert await publisher.publish("t", b"acknowledged") == 0
+    await redis.kill()
+    lose(redis)
+    await asyncio.sleep(LINKED_S)
+    await redis.start()
+    await leaving.drain()
+    await asyncio.sleep(LINKED_S)
+    for name in names:
+        client = await Client.connect(cluster, name, at="replicant-1", expiry_s=60)
+        assert await client.receives(b"acknowledged"), name

@@ -29,11 +29,10 @@ from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
 from flockmq.durable.pending_writes import Done, PendingWrites, SlotKeys, SlotQueue, WriteBatch
 from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlot, is_wrong_type
-from flockmq.durable.store_servers import MemoryRoom, StoreServer, StoreServers
+from flockmq.durable.store_servers import MemoryRoom, StoreServer, StoreServers, memory_in
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, is_moving
-from flockmq.redis.memory import RedisMemory, memory_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -392,6 +391,13 @@ class SessionStore(PendingWrites):
             except Exception:  # Otherwise nobody would find it out.
                 log.exception("a check of Redis failed")
 
+    async def check(self) -> None:
+        """Look at all slots now. Raises StorageError."""
+        for server in list(self._servers.all()):
+            async with server.turn:
+                server.is_unwatched = True
+                await self._look(server)
+
     async def _look(self, server: StoreServer) -> None:
         """Write an empty batch: for one slot, or for all if the server is unwatched. Also ask for the memory use."""
         slots = [state for state in self._slots.values() if state.server is server]
@@ -408,7 +414,7 @@ class SessionStore(PendingWrites):
             function = WRITE_FULL
         is_full = False
         *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")], apart=True)
-        server.room.looked(_memory_of(info))
+        server.room.looked(memory_in(info))
         server.is_unwatched = False
         for state, reply in zip(looked_at, replies, strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
@@ -426,14 +432,6 @@ class SessionStore(PendingWrites):
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
         self._servers.at(link).is_unwatched = True
-
-
-def _memory_of(info: object) -> RedisMemory:
-    """If Redis doesn't allow INFO, we learn that it is full from its errors."""
-    try:
-        return memory_of(info) if isinstance(info, bytes) else RedisMemory(0, 0)
-    except (KeyError, ValueError):
-        return RedisMemory(0, 0)
 
 
 def _answer(barriers: list[Done], *, durable: bool) -> None:

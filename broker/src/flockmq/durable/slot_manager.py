@@ -14,6 +14,7 @@ the store. Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,6 +41,7 @@ from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.durable.slot_rewriter import SlotRewriter
 from flockmq.mqtt.errors import PacketError
+from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.retained_order import author_of
 from flockmq.routing.message_id import node_source
@@ -115,10 +117,16 @@ class SlotManager:
         """Load no more slots."""
         self._stopped = True
         await self._loading.stop()
+
+    async def close(self) -> None:
+        """Write no slot again any more."""
         await self._rewriter.stop()
 
     async def durable(self) -> None:
-        """Return when all writes are durable, or never will be."""
+        """Return when all is durable, also what Redis lost since it was written, or never will be."""
+        with contextlib.suppress(StorageError):  # Redis is away: what waits for it is all that is known to be missing.
+            await self._store.check()
+        await self._rewriter.done()
         self.request_barriers()
         if self.slots:
             done = asyncio.Event()

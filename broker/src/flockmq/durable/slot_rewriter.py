@@ -58,6 +58,11 @@ class SlotRewriter:
     async def stop(self) -> None:
         await tasks.end(*self._tasks)
 
+    async def done(self) -> None:
+        """Return when all that was lost is put again."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
     def data_lost(self, number: int) -> None:
         """Redis lost all or part of the slot's data. A slot that isn't loaded yet is written when it is."""
         slot = self._slots.get(number)

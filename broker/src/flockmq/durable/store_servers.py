@@ -13,7 +13,7 @@ from typing import Final
 from flockmq import bounds
 from flockmq.durable.pending_writes import ServerQueue, SlotKeys, SlotQueue
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
-from flockmq.redis.memory import RedisMemory
+from flockmq.redis.memory import RedisMemory, memory_of
 
 _WRITTEN_TAKES: Final = 2
 """About how many bytes Redis uses per byte that is written to a session."""
@@ -149,3 +149,11 @@ class StoreServers:
 
     async def close(self) -> None:
         await self._links.close()
+
+
+def memory_in(info: object) -> RedisMemory:
+    """If Redis doesn't allow INFO, we learn that it is full from its errors."""
+    try:
+        return memory_of(info) if isinstance(info, bytes) else RedisMemory(0, 0)
+    except (KeyError, ValueError):
+        return RedisMemory(0, 0)

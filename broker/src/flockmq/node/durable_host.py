@@ -124,6 +124,7 @@ class DurableHost:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_STOP_MAX_S):
                 await self.session_service.manager.durable()
+        await self.session_service.manager.close()
         await self.store.stop()
 
     def try_again(self) -> None:
