@@ -4,7 +4,8 @@ First comes a header: log position S and the sequence numbers of the incarnation
 Last comes a trailer: log position E, where the last slice was made, and the digests of the tables there. A slice holds
 rows as they were at some position between S and E. Log entries are absolute, so the slices plus the log from S to E
 give exactly the tables at E, and the digests prove it. A snapshot file is the same stream, with these entries before
-the trailer.
+the trailer. One exception ends the stream: a put that had no effect because of a row, which was then dropped. Replayed
+without that row, the put would have an effect.
 
 Each frame is 8 bytes of xxh3 and then its message. The hash is seeded with the frame's index, so a flipped bit and a
 lost or repeated frame are detected.
@@ -78,14 +79,20 @@ class Framer:
 
 
 async def messages(tables: Tables, shard: str) -> AsyncGenerator[Message]:
-    """Stream the live tables of a shard. Raises StorageUnavailable if they are replaced meanwhile."""
+    """Stream the live tables of a shard. Raises StorageUnavailable if they are replaced meanwhile, or can't be had by
+    replaying what was written meanwhile."""
     state = tables.shards[shard]
+    before = {number: (table.kept, table.dropped) for number, table in state.tables.items()}
     yield Header(shard, state.applied, dict(state.sequences))
     for runs in _slices(state.export()):
         yield Slice(runs)
         await asyncio.sleep(0)
         if tables.shards[shard] is not state:
             raise StorageUnavailable(f"shard {shard} was replaced while it was sent")
+    for number, (kept, dropped) in before.items():
+        table = state.tables[number]
+        if table.kept > kept and table.dropped > dropped:
+            raise StorageUnavailable(f"table {table.spec.name}: what was written while it was sent can't be replayed")
     yield Trailer(state.applied, state.digests())
 
 

@@ -62,6 +62,10 @@ class Table(Generic[K, V]):
         self.spec = spec
         self.listeners: list[TableListener[K, V]] = []
         self.bytes = 0
+        self.kept = 0
+        """How many puts had no effect, because of the row that was there."""
+        self.dropped = 0
+        """How many rows were dropped."""
         self._rows = 0
         self._sums: dict[str, OwnerTotals] = {}
         self._purged: set[str] = set()
@@ -195,6 +199,7 @@ class RowTable(Table[K, V]):
             old = bucket.get(key)
             if old is not None:
                 if keeps is not None and keeps(old.value, value):
+                    self.kept += 1
                     continue
                 self._discount(old)
             size, digest = len(raw) + len(raw_value), row_digest(seed, raw, raw_value)
@@ -226,6 +231,7 @@ class RowTable(Table[K, V]):
             row = self._buckets[hash(key) & (self.spec.buckets - 1)].get(key)
             if row is not None and row.digest == int.from_bytes(digest, "big"):
                 self._delete(owner, [raw])
+                self.dropped += 1
 
     def _discount(self, row: Row[V]) -> None:
         if row.owner not in self._purged:

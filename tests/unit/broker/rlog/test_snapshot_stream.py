@@ -21,7 +21,18 @@ from flockmq.rlog.entry import (
 )
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext, apply_entry
-from flockmq.rlog.schema import CLUSTER, NODES, ROUTE, ROUTES, SLOTS, NodeInfo
+from flockmq.rlog.retained_order import author_of
+from flockmq.rlog.schema import (
+    CLUSTER,
+    MESSAGES,
+    NODES,
+    RETAINED,
+    ROUTE,
+    ROUTES,
+    SLOTS,
+    NodeInfo,
+    RetainedMessage,
+)
 from flockmq.rlog.snapshot_stream import Framer, Header, LogEntry, Slice, SnapshotReceiver, Trailer
 from flockmq.rlog.tables import Shard, Tables
 
@@ -176,6 +187,24 @@ async def test_tables_that_are_replaced_while_they_are_sent_end_the_stream() -> 
     tables.swap(tables.shards[ROUTE].fresh())
     with pytest.raises(StorageUnavailable, match="replaced"):
         await anext(stream)
+
+
+async def test_rows_that_replayed_entries_would_bring_back_end_the_stream() -> None:
+    """A late message has no effect on a row that is dropped then. Replayed without that row, it has."""
+    tables = Tables()
+    shard = tables.shards[RETAINED]
+    newer, late = (
+        RetainedMessage(b"", 0, b"", 5, author=author_of(b"client", token, is_will=False)) for token in (2, 1)
+    )
+    apply_entry(shard, entry(shard, WRITE, [MESSAGES.put(b"t", newer)]))
+    stream = snapshot_stream.messages(tables, RETAINED)
+    assert isinstance(await anext(stream), Header)
+    apply_entry(shard, entry(shard, WRITE, [MESSAGES.put(b"t", late)]))
+    drop = tables.messages.drop(b"t")
+    assert drop is not None
+    apply_entry(shard, entry(shard, WRITE, [drop]))
+    with pytest.raises(StorageUnavailable):
+        [message async for message in stream]
 
 
 def test_tables_that_differ_from_the_senders_are_not_taken() -> None:
