@@ -13,6 +13,7 @@ from flockmq.membership.slot_assignment import reassign
 from flockmq.membership.staleness import _FastestNote
 from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.committer import Committer, _answer
+from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.tables import Shard
 from flockmq.routes.filter_registration import FilterRegistration
@@ -41,7 +42,7 @@ def keep_routes(right: Function, filters: FilterRegistration, gone: list[bytes])
 
 
 @seeded(judge.ROUTES_LEFT, "base", LeaderDuties._purge, kinds=("kill replicant",))
-async def purge_cores_only(right: Function, duties: LeaderDuties, now: float, fence: int) -> set[str]:
+async def purge_cores_only(right: Function, duties: LeaderDuties, now: float, fence: StreamId) -> set[str]:
     """A replicant that died isn't purged."""
     members = duties._nodes
     duties._nodes = members.fresh()
