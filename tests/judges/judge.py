@@ -17,6 +17,7 @@ from judges import (
     losses,
     options,
     order,
+    overflow,
     owners,
     permissions,
     quality,
@@ -46,6 +47,7 @@ from judges.invented import INVENTED
 from judges.losses import LOST
 from judges.options import OUTDATED, WRONG_RETAIN
 from judges.order import REORDERED
+from judges.overflow import KEPT_OLDER, MISCOUNTED
 from judges.owners import STOLEN
 from judges.permissions import BANNED, LET_THROUGH
 from judges.quality import WRONG_QOS
@@ -70,13 +72,13 @@ from load.history import AnyEvent
 
 __all__ = [
     "ALARM", "ALTERED", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED",
-    "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "LATE_IN_CALM", "LET_THROUGH", "LOST", "LOST_IN_CALM",
-    "NOT_GRANTED", "NO_PROGRESS", "OUTDATED", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN",
-    "REORDERED", "REPEATED", "RETAINED", "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT",
-    "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY", "STOLEN", "STORED_ANYWAY", "TAKEN_ANYWAY",
-    "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE",
-    "WILL_UNDUE", "WRONG_MEMBER", "WRONG_QOS", "WRONG_RETAIN", "Finding", "Judge", "Rules", "Verdict", "judge",
-    "matches",
+    "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "KEPT_OLDER", "LATE_IN_CALM", "LET_THROUGH", "LOST",
+    "LOST_IN_CALM", "MISCOUNTED", "NOT_GRANTED", "NO_PROGRESS", "OUTDATED", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM",
+    "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED", "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED",
+    "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY", "STOLEN", "STORED_ANYWAY",
+    "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED", "UNSERVED", "UNWELL", "WILL_LOST",
+    "WILL_TWICE", "WILL_UNDUE", "WRONG_MEMBER", "WRONG_QOS", "WRONG_RETAIN", "Finding", "Judge", "Rules", "Verdict",
+    "judge", "matches",
 ]  # fmt: skip
 
 Judge = Callable[[Story, Rules], Iterable[Finding]]
@@ -90,6 +92,8 @@ JUDGES: Final[dict[str, Judge]] = {
     "what is delayed comes when it is due": delayed.judge,
     "a message comes once": repeats.judge,
     "messages keep their order": order.judge,
+    "the newest are kept": overflow.judge,
+    "what is dropped is counted": overflow.counts,
     "what comes was published": invented.judge,
     "it comes at the QoS that was asked for": quality.judge,
     "it comes as a whole": whole.judge,

@@ -316,13 +316,15 @@ class RowsLeft(Event, frozen=True, gc=False):
 
 class NodeSeen(Event, frozen=True, gc=False):
     """Now and then, during faults too. `is_ready`: what /readyz says; `is_stale`: it holds QoS 1 and 2 because its
-    tables may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis."""
+    tables may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis;
+    `dropped`: for want of room, so many messages since it started, -1: not noted."""
 
     node: str
     is_ready: bool
     is_stale: bool
     slots: int
     serves: bool
+    dropped: int = -1
 
 
 class BoundPassed(Event, frozen=True, gc=False):

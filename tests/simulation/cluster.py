@@ -294,12 +294,13 @@ class SimulatedCluster:
             is_core = node.role == "core"
             slots = made.cluster.slots.owners.count(made.cluster.incarnation) if is_core else 0
             ready, _ = made.node.view.ready()
-            seen.append(NodeSeen(now, node.name, ready, made.cluster.staleness.is_stale, slots, self._serves(node)))
+            is_stale, dropped = made.cluster.staleness.is_stale, made.node.router.counters.dropped_queue_full
+            seen.append(NodeSeen(now, node.name, ready, is_stale, slots, self._serves(node), dropped))
             seen += self._queues_passed(now, node.name, made)
             if self._looks % SAMPLES_EVERY_LOOKS == 0:
                 seen += bounds_passed(now, node.name, made.node.metrics.samples(), BOUNDS, len(self.nodes))
         absent = self._absent_owners().items()
-        return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
+        return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False, 0) for owner, slots in absent)]
 
     def _queues_passed(self, now: float, node: str, made: Assembly) -> Iterator[BoundPassed]:
         """What waits in a session is no metric; so it is looked at here. While its client reads, more may."""

@@ -160,14 +160,14 @@ def count_in_tenths(right: Function, topic: bytes, now_s: float, *, may_be_past:
 _delayed: Final = itertools.count(1)
 
 
-@seeded(judge.REFUSED, "delayed", LogQueue._seen, seed=4)
+@seeded(judge.REFUSED, "delayed", LogQueue._seen, seed=6)
 async def keep_what_is_refused(right: Function, queue: LogQueue[Any], reason: int, sees_routes: bool) -> int:
     """Some publishers of delayed messages hear that there is no room, and the log has them."""
     answer: int = await right(queue, reason, sees_routes)
     return answer if sees_routes or next(_delayed) % EVERY else Reason.QUOTA_EXCEEDED
 
 
-@seeded(judge.LOST, "delayed", Schedule.due, seed=4)
+@seeded(judge.LOST, "delayed", Schedule.due, seed=8)
 def look_at_the_last_second(
     right: Function, schedule: Schedule, now_ms: int, limit: int, after: bytes = b""
 ) -> list[bytes]:
@@ -182,7 +182,7 @@ async def never_catch_up(right: Function, left: LeftMessages) -> bool:
     return False
 
 
-@seeded(judge.DELAYED_ORDER, "delayed", parse, seed=9)
+@seeded(judge.DELAYED_ORDER, "delayed", parse, seed=13)
 def tick_slowly(right: Function, topic: bytes, now_s: float, *, may_be_past: bool = False) -> tuple[int, bytes]:
     """All that is due within four seconds is due at the end of them, in any order."""
     due_ms, inner = right(topic, now_s, may_be_past=may_be_past)

@@ -7,12 +7,14 @@ import itertools
 from typing import Any, Final
 
 from flockmq.delivery.node_forwarding import NodeForwarding
+from flockmq.durable.message_queue import MessageQueue
 from flockmq.durable.session_fields import MESSAGE, SUBSCRIPTION, message_parts, message_value
 from flockmq.durable.session_store import SessionStore
 from flockmq.mqtt.message import Publish, StoredMessage, as_duplicate
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
+from flockmq.routing.sink import AwaySink
 from flockmq.routing.subscriber import Subscriber
 from flockmq.session.limits import Limits
 from flockmq.session.subscribe_flow import _has_room, add_subscription
@@ -56,6 +58,25 @@ def drop_at_qos_0(right: Function, *run: Any) -> None:
     """Of what comes at QoS 0 some isn't sent on."""
     if next(_runs) % EVERY:
         right(*run)
+
+
+@seeded(judge.KEPT_OLDER, "overflow", MessageQueue.drop_oldest, kinds=("clock replicant",))
+def drop_the_newest(right: Function, messages: MessageQueue) -> bool:
+    """Of a full queue the newest message goes."""
+    queue = messages.queue
+    if queue:
+        queue.rotate(1)
+    dropped: bool = right(messages)
+    if queue:
+        queue.rotate(-1)
+    return dropped
+
+
+@seeded(judge.MISCOUNTED, "overflow", AwaySink.dropped, kinds=("clock replicant",))
+def count_some(right: Function, away: AwaySink, count: int) -> None:
+    """Of what is dropped some isn't counted."""
+    if next(_runs) % EVERY:
+        right(away, count)
 
 
 @seeded(judge.UNMARKED, "flow", as_duplicate, seed=9)
