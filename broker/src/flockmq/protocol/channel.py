@@ -48,6 +48,7 @@ class Channel(PausablePublisher):
     `plain`: the limits of the zone allow the fast path for all heads. `must_authorize`: the node must authorize what
     the client publishes and subscribes to. `repeats`: the connection has ended but the session is durable, so the
     client will send again what wasn't acknowledged [MQTT-4.4.0-1]. `clean_end`: the client sent DISCONNECT.
+    `asked_expiry`: a 5.0 client asked for a session expiry in CONNECT, whatever the zone grants.
     `connected_s`: when it was admitted. `bytes_in`, `bytes_out`: what was read from it, and written to it.
     """
 
@@ -55,6 +56,7 @@ class Channel(PausablePublisher):
         "_left_as",
         "admitted_once",
         "aliases",
+        "asked_expiry",
         "authentication_method",
         "bytes_in",
         "bytes_out",
@@ -87,6 +89,7 @@ class Channel(PausablePublisher):
         self.is_mqtt31: bool = False
         self.clean_end: bool = False
         self.admitted_once: bool = False
+        self.asked_expiry: bool = False
         self.state: u8 = OPENED
         self.close_reason: u8 = Reason.SUCCESS
         self.subscribes_waiting: i32 = 0

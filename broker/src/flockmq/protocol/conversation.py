@@ -223,6 +223,7 @@ class Conversation(Channel):
             self.aliases = IncomingAliases(self.limits.max_topic_alias)
         if connect.properties is not None:
             self.authentication_method = connect.properties.authentication_method
+            self.asked_expiry = bool(connect.properties.session_expiry_interval)
         self.state = ADMITTING
         self.pause()
         self.port.access.admit(self, connect)
@@ -326,7 +327,7 @@ class Conversation(Channel):
         session = self.session
         if session is None or properties is None or properties.session_expiry_interval is None:
             return
-        if session.expiry_s == 0 and properties.session_expiry_interval:
+        if not self.asked_expiry and properties.session_expiry_interval:
             raise protocol_error("DISCONNECT with a session expiry, which CONNECT did not have", "section 3.14.2.2.2")
         session.expiry_s = min(properties.session_expiry_interval, self.limits.max_session_expiry_interval)
 

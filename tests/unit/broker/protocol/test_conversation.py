@@ -103,6 +103,20 @@ def test_MQTT_3_14_4_3_disconnect_discards_the_will(node: Node) -> None:
     assert node.port.published == []
 
 
+@pytest.mark.parametrize("asked_s", [0, 60])
+def test_who_asked_for_a_session_expiry_may_change_it_though_the_zone_grants_none(asked_s: int) -> None:
+    node = Node(Limits(max_session_expiry_interval=0))
+    own, changed = Properties(), Properties()
+    own.session_expiry_interval, changed.session_expiry_interval = asked_s, 30
+    client = node.client("c", 5, Connect(5, b"c", properties=own, will=will("gone")))
+    answer = node.feed(client, encode.disconnect(5, Reason.SUCCESS, changed))
+    if asked_s:
+        assert (answer, node.port.published) == ([], [])
+    else:
+        assert without_words(answer) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
+        assert [message.topic for message in node.port.published] == [b"gone"]
+
+
 def test_disconnect_with_will_message_keeps_the_will(node: Node) -> None:
     client = node.client("c", connect=Connect(5, b"c", will=will("w")))
     node.feed(client, encode.disconnect(5, Reason.DISCONNECT_WITH_WILL))
