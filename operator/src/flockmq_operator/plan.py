@@ -141,7 +141,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     desired = settings_needed(without_unmade(desired, observed, unmade))
     desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)
-    plan = finished(context, observed, plan, wanted, blocked, now)
+    plan = finished(context, observed, plan, wanted | restoring.kept, blocked, now)
     plan = with_restore(plan, restoring, blocked)._replace(
         problems=problems,
         waiting_for=waiting_for or held.waiting_for,

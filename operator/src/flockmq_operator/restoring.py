@@ -2,7 +2,8 @@
 
 Once there is a StatefulSet of Redis or of cores there is nothing to restore any more. Volumes that were there before
 are never filled, and never run beside restored ones: cores whose tables are newer than the restored log would have it
-begin anew from these tables, with sessions that are older.
+begin anew from these tables, with sessions that are older. So a restore that has begun is done, or has failed, before
+anything is made, though the spec asks for it no longer.
 """
 
 from typing import NamedTuple
@@ -35,11 +36,12 @@ class Restoring(NamedTuple):
 
 def next_step(context: Context, observed: Observed) -> Restoring:
     spec, job = context.spec.restore, Ref("Job", context.restore)
-    if spec is None:
-        return Restoring()
-    if {Ref("StatefulSet", context.redis), Ref("StatefulSet", context.core)} & observed.objects.keys():
-        return Restoring(kept=frozenset({job}))
+    is_made = bool({Ref("StatefulSet", context.redis), Ref("StatefulSet", context.core)} & observed.objects.keys())
     live = observed.objects.get(job)
+    if spec is None:
+        return Restoring() if is_made or live is None else to_be_done(context, job, live)
+    if is_made:
+        return Restoring(kept=frozenset({job}))
     if live and is_finished(live, "Complete"):
         return Restoring(kept=frozenset({job}))
     waiting_for = f"the backup {restores(spec)} to be restored ({job})"
@@ -59,6 +61,15 @@ def next_step(context: Context, observed: Observed) -> Restoring:
     return Restoring(waiting_for, create=missing, events=(begun,) if missing else (), kept=kept)
 
 
+def to_be_done(context: Context, job: Ref, live: Manifest) -> Restoring:
+    """What has begun, and the spec asks for no longer."""
+    if is_finished(live, "Complete"):
+        return Restoring()
+    what = annotation(live, RESTORES) or ""
+    problem = half_filled(context, what, job) if is_finished(live, "Failed") else None
+    return Restoring(f"the backup {what} to be restored ({job})", problem, kept=frozenset({job}))
+
+
 def is_finished(job: Manifest, how: str) -> bool:
     """`how`: Complete or Failed."""
     conditions = job.get("status", {}).get("conditions") or ()
@@ -72,6 +83,17 @@ def failed(context: Context, spec: Restore, job: Ref) -> Problem:
         f"the backup {restores(spec)} couldn't be restored; why: kubectl logs {here} --prefix --selector "
         f"{selector_string(context, 'restore')}. Name another backup in spec.restore, or mend it and begin again: "
         f"kubectl delete job {here} {job.name}",
+        REFUSED,
+    )
+
+
+def half_filled(context: Context, what: str, job: Ref) -> Problem:
+    volumes = " ".join(f"pvc/{claim['metadata']['name']}" for claim in claims(context))
+    return Problem(
+        "RestoreFailed",
+        f"the backup {what} couldn't be restored, and spec.restore was removed: the new volumes may hold a part of it. "
+        "Name a backup in spec.restore; or begin without one: "
+        f"kubectl delete --namespace {context.namespace} {volumes} job/{job.name}",
         REFUSED,
     )
 

@@ -89,6 +89,32 @@ async def test_a_redis_that_somebody_deleted_comes_back_with_what_its_volumes_ho
     assert JOB not in world.objects
 
 
+async def test_what_was_begun_is_done_first_though_the_spec_asks_for_it_no_longer() -> None:
+    """The volume of the first core may be filled and that of Redis not: such a core would have the log begin anew."""
+    world, without = await begun(), context({"redis": {"replicas": 3}})
+    files = {name for name in world.objects if name.kind == "ConfigMap" and "-restore-" in name.name}
+    await converge(world, without)
+    assert {JOB, *files} <= world.objects.keys()
+    assert not {CORES, REDIS} & world.objects.keys()
+    assert (await world.plan(without)).waiting_for.startswith("the backup demo of backups to be restored")
+    end(world, "Complete")
+    await converge(world, without)
+    assert {CORES, REDIS} <= world.objects.keys()
+    assert not {JOB, *files} & world.objects.keys()
+
+
+async def test_volumes_that_are_filled_by_half_are_not_run_though_the_spec_asks_for_no_restore() -> None:
+    world, without = await begun(), context({"redis": {"replicas": 3}})
+    end(world, "Failed")
+    await converge(world, without)
+    assert JOB in world.objects
+    assert not {CORES, REDIS} & world.objects.keys()
+    reason, message = problem(await world.plan(without))
+    assert reason == "RestoreFailed"
+    away = "pvc/data-demo-redis-0 pvc/data-demo-core-0 job/demo-restore"
+    assert f"kubectl delete --namespace fleet {away}" in message
+
+
 async def test_one_that_failed_is_said_and_begins_again_when_another_backup_is_named() -> None:
     world = await begun()
     end(world, "Failed")
