@@ -281,12 +281,12 @@ def test_what_the_schema_refuses(spec: Manifest) -> None:
     assert list(violations(with_defaults(spec, SPEC), SPEC))
 
 
-def holds(rule: str, value: Manifest) -> bool:
+def holds(rule: str, value: Manifest, before: Manifest | None = None) -> bool:
     """Whether `value` keeps a rule of the little CEL that is spelled here in Python. The API server has all of it."""
-    text = re.sub(r"has\((self(?:\.\w+)*)\.(\w+)\)", r"hasattr(\1, '\2')", rule)
+    text = re.sub(r"has\(((?:self|oldSelf)(?:\.\w+)*)\.(\w+)\)", r"hasattr(\1, '\2')", rule)
     for theirs, ours in (("&&", " and "), ("||", " or "), ("!has", " not has"), ("size(", "len(")):
         text = text.replace(theirs, ours)
-    return bool(eval(text, {"self": namespace(value)}))
+    return bool(eval(text, {"self": namespace(value), "oldSelf": namespace(before or {})}))
 
 
 def namespace(value: Any) -> Any:
@@ -318,6 +318,28 @@ def test_what_a_rule_refuses(part: str, sentence: str, said: Manifest, kept: boo
     rules = (SPEC["properties"][part] if part else SPEC)["x-kubernetes-validations"]
     (rule,) = [each["rule"] for each in rules if each["message"].startswith(sentence)]
     assert holds(rule, said) is kept
+
+
+CLASS, OTHER = {"storage": {"storageClassName": "fast"}}, {"storage": {"storageClassName": "slow"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ({}, CLASS, False),
+        (CLASS, {}, False),
+        (CLASS, OTHER, False),
+        ({"storage": {}}, CLASS, False),
+        (CLASS, CLASS, True),
+        ({}, {"storage": {}}, True),
+        ({"storage": {}}, {}, True),
+    ],
+)
+def test_the_class_of_the_volume_of_redis_cant_change(before: Manifest, after: Manifest, kept: bool) -> None:
+    """Nor where a spec says nothing of the volume at first: a rule of `storage` alone doesn't see that."""
+    rules = SPEC["properties"]["redis"]["x-kubernetes-validations"]
+    (rule,) = [each["rule"] for each in rules if each["message"].startswith("redis.storage.storageClassName")]
+    assert holds(rule, after, before) is kept
 
 
 # What the CRD repeats of the broker's own configuration.
