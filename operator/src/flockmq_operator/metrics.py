@@ -11,6 +11,7 @@ from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, get_args
 
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.status import hibernated
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Result = Literal["changed", "unchanged", "failed"]
@@ -37,7 +38,8 @@ FAMILIES = {
     WAITING: ("gauge", "Passes that wait, for no more than a few are made at a time."),
     CONDITION: (
         "gauge",
-        "1 where a condition of a MqttCluster is True, 0 where it is False; none where that is unknown.",
+        "1 where a condition of a MqttCluster is True, 0 where it is False; none where that is unknown, and none of "
+        "Available where it hibernates.",
     ),
     MISSED: ("gauge", "Backups of a MqttCluster that were due and failed since the last one that succeeded."),
 }
@@ -98,8 +100,13 @@ class Metrics:
         yield Sample(WAITING, self.waiting)
         for (namespace, name), conditions in self.conditions.items():
             for condition in conditions:
-                if condition["status"] != "Unknown":
+                if condition["status"] != "Unknown" and not is_asleep(condition):
                     labels = ("cluster_namespace", namespace), ("cluster", name), ("type", condition["type"])
                     yield Sample(CONDITION, int(condition["status"] == "True"), labels=labels)
         for (namespace, name), missed in self.missed_backups.items():
             yield Sample(MISSED, missed, labels=(("cluster_namespace", namespace), ("cluster", name)))
+
+
+def is_asleep(condition: Manifest) -> bool:
+    """Whether it is False because the spec asks for that: nobody is to be called."""
+    return condition["status"] == "False" and condition.get("reason") == hibernated.REASON

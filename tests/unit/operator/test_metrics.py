@@ -5,6 +5,7 @@ from collections import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq_operator.metrics import FAMILIES, Metrics
+from flockmq_operator.status.hibernated import REASON
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -37,6 +38,15 @@ def test_a_condition_is_told_unless_it_is_unknown() -> None:
     told = {labels: value for (name, labels), value in found.items() if name == "flockmq_operator_condition"}
     assert told == {("fleet", "demo", "Stalled"): 1, ("fleet", "demo", "Ready"): 0}
     assert found["flockmq_operator_clusters", ()] == 1
+
+
+def test_who_hibernates_isnt_told_as_unavailable() -> None:
+    """Somebody would be called at night for a cluster that is as its spec asks."""
+    metrics = Metrics()
+    metrics.conditions["fleet", "demo"] = [{"type": "Available", "status": "False", "reason": REASON}]
+    assert not [name for name, _ in samples(metrics) if name == "flockmq_operator_condition"]
+    metrics.conditions["fleet", "demo"] = [{"type": "Available", "status": "False", "reason": "NoQuorum"}]
+    assert samples(metrics)["flockmq_operator_condition", ("fleet", "demo", "Available")] == 0
 
 
 def test_mqtt_users_are_counted_by_how_they_are() -> None:
