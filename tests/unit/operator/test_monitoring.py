@@ -59,6 +59,12 @@ def test_an_alert_says_what_to_do(rule: dict[str, dict[str, str]]) -> None:
     assert set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"]))) <= known
 
 
+def test_operators_that_are_away_are_told_too() -> None:
+    """One that isn't there tells nothing, so no number of its own says so."""
+    away = [rule for rule in RULES if "absent(flockmq_operator_leading)" in rule["expr"]]
+    assert [rule["alert"] for rule in away] == ["FlockMQOperatorAway"]
+
+
 def test_the_operator_is_scraped_where_it_tells() -> None:
     pods = PODS["flockmq-operator"]["spec"]
     template = installed("Deployment")["spec"]["template"]
