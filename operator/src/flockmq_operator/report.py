@@ -19,17 +19,23 @@ NOTE_MAX_BYTES = 1024
 
 
 async def report(kube: Kube, body: Manifest, status: Manifest, events: Iterable[Event], instance: str) -> None:
-    """`body`: as it was read; `instance`: this operator's pod."""
+    """`body`: as it was read; `instance`: this operator's pod. Raises Refused where the status is refused, Unreachable;
+    an event that is refused, by a quota for example, is in the log alone."""
     metadata = body["metadata"]
+    where = f"{metadata['namespace']}/{metadata['name']}"
     try:
         if status != (body.get("status") or {}):
             await kube.apply(status_manifest(body, status), "status")
-        for event in events:
-            log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], event.reason, event.message)
-            await kube.create(event_manifest(body, event, instance, datetime.now(UTC)))
     except Refused as refused:
         if refused.status not in (404, 409):  # gone, or being deleted, in the meantime
             raise
+        return
+    for event in events:
+        log.info("%s: %s: %s", where, event.reason, event.message)
+        try:
+            await kube.create(event_manifest(body, event, instance, datetime.now(UTC)))
+        except Refused as refused:
+            log.warning("%s: the event %s is refused: %s", where, event.reason, refused)
 
 
 def event_manifest(body: Manifest, event: Event, instance: str, now: datetime) -> Manifest:

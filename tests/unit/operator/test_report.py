@@ -5,9 +5,26 @@ from datetime import UTC, datetime
 import pytest
 
 from flockmq_operator.events import Event
+from flockmq_operator.kube import Refused
+from flockmq_operator.manifest import Manifest, ref
 from flockmq_operator.reconcile import transitions
-from flockmq_operator.report import event_manifest
-from unit.operator.world import mqtt_cluster
+from flockmq_operator.report import event_manifest, report
+from unit.operator.world import World, mqtt_cluster
+
+
+class FullOfEvents(World):
+    """Its namespace has a quota of events, and they are used up."""
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        raise Refused(403, "events is forbidden: exceeded quota")
+
+
+async def test_an_event_that_is_refused_fails_no_pass() -> None:
+    """Its cluster would be told to stall, though nothing is wrong with it."""
+    world = FullOfEvents(mqtt_cluster())
+    status: Manifest = {"conditions": []}
+    await report(world, mqtt_cluster(), status, [Event("Normal", "Ready", "ready")], "operator-0")
+    assert world.objects[ref(mqtt_cluster())]["status"] == status
 
 
 def test_events_are_told_on_the_object_within_the_api_servers_bounds() -> None:
