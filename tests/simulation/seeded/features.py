@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from flockmq.auth.authorizer import Authorizer
@@ -16,9 +17,10 @@ from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import PendingPublish
-from flockmq.publishing.delayed import Schedule, parse
+from flockmq.publishing.delayed import parse
 from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving
+from flockmq.publishing.schedule import Due, Schedule
 from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
@@ -169,11 +171,17 @@ async def keep_what_is_refused(right: Function, queue: LogQueue[Any], reason: in
 
 @seeded(judge.LOST, "delayed", Schedule.due, seed=8)
 def look_at_the_last_second(
-    right: Function, schedule: Schedule, now_ms: int, limit: int, after: bytes = b""
-) -> list[bytes]:
+    right: Function,
+    schedule: Schedule,
+    now_ms: int,
+    limit: int,
+    tried: Mapping[bytes, bytes] | None = None,
+    skipped: Container[bytes] = (),
+) -> list[Due]:
     """What was due more than a second ago isn't published any more."""
-    due: list[bytes] = right(schedule, now_ms, limit, max(after, (now_ms - 1000).to_bytes(8, "big")))
-    return due
+    oldest = (now_ms - 1000).to_bytes(8, "big")
+    due: list[Due] = right(schedule, now_ms, limit, tried, skipped)
+    return [one for one in due if one.key > oldest]
 
 
 @seeded(judge.NO_PROGRESS, "delayed", LeftMessages.caught_up)
