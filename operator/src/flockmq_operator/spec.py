@@ -324,6 +324,7 @@ class Backup(Part, frozen=True):
 
     schedule: str
     claim_name: str
+    time_zone: str = "Etc/UTC"
     keep: int = 7
     suspend: bool = False
     resources: Resources = BACKUP_RESOURCES

@@ -46,8 +46,10 @@ def test_its_pod_meets_the_restricted_standard(spec: Manifest) -> None:
 
 
 def test_runs_never_overlap_and_are_as_often_as_the_spec_says() -> None:
-    spec = built({"backup": {**BACKUP, "suspend": True}})[CRON_JOB]["spec"]
-    assert (spec["schedule"], spec["suspend"], spec["concurrencyPolicy"]) == ("0 3 * * *", True, "Forbid")
+    spec = built({"backup": {**BACKUP, "suspend": True, "timeZone": "Europe/Berlin"}})[CRON_JOB]["spec"]
+    assert (spec["schedule"], spec["timeZone"], spec["suspend"]) == ("0 3 * * *", "Europe/Berlin", True)
+    assert spec["concurrencyPolicy"] == "Forbid"
+    assert built({"backup": BACKUP})[CRON_JOB]["spec"]["timeZone"] == "Etc/UTC", "wherever the API server runs"
 
 
 def test_the_tables_come_first_then_redis_into_the_claim_that_the_spec_names() -> None:

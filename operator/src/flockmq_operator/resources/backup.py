@@ -40,6 +40,7 @@ def backup(context: Context) -> Iterator[Manifest]:
         "metadata": metadata(context, context.backup, "backup"),
         "spec": {
             "schedule": spec.schedule,
+            "timeZone": spec.time_zone,
             "suspend": spec.suspend,
             "concurrencyPolicy": "Forbid",
             "successfulJobsHistoryLimit": 3,
