@@ -14,6 +14,7 @@ from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.resources import config
 from flockmq_operator.resources.labels import CONFIG_DIGEST
 from flockmq_operator.resources.redis_users import CORE_RULES, REPLICANT_RULES, SENTINEL_RULES
+from flockmq_operator.spec import SpecError
 from unit.operator.built import EXTERNAL, built, components, restricted_violations, templates
 from unit.operator.schema import ROOT, SCHEMA
 from unit.operator.world import context
@@ -25,6 +26,12 @@ def test_redis_keeps_what_is_acknowledged_within_60_percent_of_its_memory() -> N
     conf = config.files(context({"redis": {"resources": {"limits": {"memory": "1000Mi"}}}}))["valkey.conf"].splitlines()
     assert {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "dir /data"} <= set(conf)
     assert f"maxmemory {600 * 1024 * 1024}" in conf
+
+
+@pytest.mark.parametrize("limit", ["0", "500m", "31Mi"])
+def test_a_limit_of_which_redis_would_have_no_bound_is_refused(limit: str) -> None:
+    with pytest.raises(SpecError, match=f"redis.resources.limits.memory is {limit}, .* needs 32Mi at least"):
+        built({"redis": {"resources": {"limits": {"memory": limit}}}})
 
 
 def test_redis_gets_its_passwords_by_files_never_on_a_command_line() -> None:

@@ -12,6 +12,7 @@ from flockmq_operator.quantity import quantity
 from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, TLS_DIR, Context
 from flockmq_operator.resources.labels import Component, metadata
 from flockmq_operator.resources.node_config import hot_config, node_config
+from flockmq_operator.spec import SpecError
 
 FILES: dict[Component, tuple[str, ...]] = {
     "core": ("core.toml",),
@@ -27,6 +28,8 @@ BACKUP_SCRIPT = (Path(__file__).parent / "backup.sh").read_text()
 
 MAXMEMORY_PERCENT = 60
 """Of Redis' memory limit; the rest is for the pages that a rewrite of its file copies, and for replicas."""
+REDIS_MEMORY_MIN = 32 * 2**20
+"""Bytes. Of a limit of 0 would be made `maxmemory 0`, which is none."""
 REPLICA_LAG_MAX_S = 3
 """How long a replica that says nothing still counts."""
 BACKLOG_PERCENT, BACKLOG_MAX_BYTES = 5, 64 * 1024 * 1024
@@ -84,7 +87,13 @@ def digest(component: Component, files: Mapping[str, str]) -> str:
 
 
 def valkey_conf(context: Context) -> str:
-    limit = int(quantity(context.spec.redis.resources.limits["memory"]))
+    said = context.spec.redis.resources.limits["memory"]
+    limit = int(quantity(said))
+    if limit < REDIS_MEMORY_MIN:
+        raise SpecError(
+            f"spec.redis.resources.limits.memory is {said}, which is {limit:,} bytes: Redis needs "
+            f"{REDIS_MEMORY_MIN // 2**20}Mi at least"
+        )
     directives = [
         f"include {SECRETS_DIR}/redis.conf",
         f"aclfile {SECRETS_DIR}/users.acl",
