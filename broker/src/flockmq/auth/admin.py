@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeVar
@@ -172,7 +172,7 @@ class Admin:
         self._banned: SortedKeys[tuple[str, str]] = SortedKeys()
         self._swept_to: tuple[str, str] | None = None
         self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Held from the last look at a user's row until what follows from it is in the tables, by user."""
+        """By user. Who holds several has taken them in order."""
         self._users_matter = users_matter
         self._rules_matter = rules_matter
         rlog.on_change(USERS.name, self._users)
@@ -198,7 +198,7 @@ class Admin:
             raise Unused('nothing in authentication.chain asks for users: add "password_based:built_in_database"')
         self._check_absent(new.user_id)
         user = await self.made(new)
-        async with self._lock(new.user_id):
+        async with self.locked([new.user_id]):
             self._check_absent(new.user_id)
             await self._write([USERS.put(new.user_id, user)])
         return _answered_user(new.user_id, user)
@@ -208,15 +208,16 @@ class Admin:
         while True:
             old = self._user(user_id)
             user = await self._changed(user_id, change, old)
-            async with self._lock(user_id):
+            async with self.locked([user_id]):
                 if self._tables.users.get(user_id) == old:
                     await self._write([USERS.put(user_id, user)])
                     return _answered_user(user_id, user)
 
     async def delete_user(self, user_id: str) -> None:
         """Raises Missing, StorageError."""
-        self._user(user_id)
-        await self._write([USERS.delete(user_id)])
+        async with self.locked([user_id]):
+            self._user(user_id)
+            await self._write([USERS.delete(user_id)])
 
     async def _changed(self, user_id: str, change: UserChange, old: User) -> User:
         """Raises Invalid, Busy."""
@@ -269,8 +270,13 @@ class Admin:
             verifier = str(scram.Verifier.made(password, self._scram_iterations))
         return stored or hashing.made(password.encode(), self._algorithm), verifier
 
-    def _lock(self, user_id: str) -> asyncio.Lock:
-        return self._writing.setdefault(user_id, asyncio.Lock())
+    @asynccontextmanager
+    async def locked(self, user_ids: Iterable[str]) -> AsyncIterator[None]:
+        """Hold these users' rows: from the last look at them until what follows from it is in the tables."""
+        async with AsyncExitStack() as stack:
+            for user_id in sorted(user_ids):
+                await stack.enter_async_context(self._writing.setdefault(user_id, asyncio.Lock()))
+            yield
 
     def _check_absent(self, user_id: str) -> None:
         if self._tables.users.get(user_id) is not None:

@@ -94,19 +94,20 @@ class UserImport:
         there = self._rlog.tables.users
         while rows:
             made = [await self._admin.made(user, old) for user, old in rows]
-            now = [there.get(user.user_id) for user, _ in rows]
-            ops: list[Op] = [
-                USERS.put(user.user_id, row)
-                for (user, old), row, current in zip(rows, made, now, strict=True)
-                if current == old and row != old
-            ]
+            async with self._admin.locked(user.user_id for user, _ in rows):
+                now = [there.get(user.user_id) for user, _ in rows]
+                ops: list[Op] = [
+                    USERS.put(user.user_id, row)
+                    for (user, old), row, current in zip(rows, made, now, strict=True)
+                    if current == old and row != old
+                ]
+                if ops:
+                    await self._rlog.write(AUTH, ops)
             rows = [
                 (user, current)
                 for (user, old), current in zip(rows, now, strict=True)
                 if self._replace and current not in (None, old)
             ]
-            if ops:
-                await self._rlog.write(AUTH, ops)
 
 
 def _signature(file: Path) -> tuple[int, ...]:

@@ -40,6 +40,21 @@ class SlowLog(FakeLog):
         return await super().write(shard, ops)
 
 
+class HeldLog(FakeLog):
+    """Writes reach the tables in the order of their calls, when `goes_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self._turn = asyncio.Lock()
+
+    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
+        async with self._turn:
+            await self.goes_on.wait()
+            return await super().write(shard, ops)
+
+
 def admin(log: FakeLog, pool: HashPool, algorithm: HashAlgorithm) -> Admin:
     return Admin(log.as_rlog(), Bans(), pool, algorithm, None, SYSTEM)
 
@@ -88,6 +103,14 @@ async def hashing(work: asyncio.Task[object], pool: HashPool) -> None:
     """Wait until the hash of this change is being made."""
     while not pool.waiting and pool._free == 2:
         assert not work.done()
+        await asyncio.sleep(0)
+
+
+async def hashed(pool: HashPool) -> None:
+    """Wait until no more hashes are made, and what comes then was begun."""
+    quiet = 0
+    while quiet < 100:
+        quiet = 0 if pool.waiting or pool._free < 2 else quiet + 1
         await asyncio.sleep(0)
 
 
@@ -163,3 +186,34 @@ async def test_what_happens_to_a_user_while_a_file_is_hashed_isnt_undone(
     assert is_right(b"file's", enabled(ann).password_hash)
     assert is_disabled(ann) is replace
     assert jo == (None if replace else User("somebody's"))
+
+
+async def test_who_is_being_deleted_is_changed_by_nobody(pool: HashPool) -> None:
+    log = SlowLog()
+    users = admin(log, pool, CHEAP)
+    await users.create_user(NewUser("jo", "pw"))
+    deleted, changed = await asyncio.gather(
+        users.delete_user("jo"), users.update_user("jo", UserChange(is_superuser=True)), return_exceptions=True
+    )
+    assert deleted is None
+    assert isinstance(changed, Missing)
+    assert log.tables.users.get("jo") is None
+
+
+async def test_a_file_that_replaces_undoes_nothing_that_is_being_written(pool: HashPool, tmp_path: Path) -> None:
+    log = HeldLog()
+    users = admin(log, pool, CHEAP)
+    for name in ("ann", "jo"):
+        await users.create_user(NewUser(name, "old"))
+    file = tmp_path / "users.csv"
+    file.write_text("user_id,password\nann,file's\njo,file's\n")
+    importing = UserImport(file, "plain", users, log.as_rlog(), SYSTEM, replace=True)
+    log.goes_on.clear()
+    changes = asyncio.gather(users.update_user("ann", UserChange(is_disabled=True)), users.delete_user("jo"))
+    taken = asyncio.ensure_future(importing.import_users())
+    await hashing(taken, pool)
+    await hashed(pool)
+    log.goes_on.set()
+    await asyncio.gather(changes, taken)
+    assert users.user("ann").shown.is_disabled is True
+    assert log.tables.users.get("jo") is None
