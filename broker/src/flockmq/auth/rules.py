@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from flockmq.auth.name_patterns import check_length, glob, is_pattern
 from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
@@ -354,17 +355,18 @@ def _is_in(host: str, networks: Sequence[Network]) -> bool:
 
 
 class _Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule in EMQX's form or ours. Unknown fields are refused, because they might be conditions."""
+    """A rule in EMQX's form or ours. Unknown fields are refused, because they might be conditions. So is null: a rule
+    whose issuer had no value would hold for all."""
 
-    permit: str | None = None
-    permission: str | None = None
+    permit: str | UnsetType = UNSET
+    permission: str | UnsetType = UNSET
     action: str = "all"
-    topic: str | None = None
+    topic: str | UnsetType = UNSET
     topics: Some[str] = ()
     qos: Some[int] | int = ()
-    retain: bool | str | None = None
-    username: str | None = None
-    clientid: str | None = None
+    retain: bool | str | UnsetType = UNSET
+    username: str | UnsetType = UNSET
+    clientid: str | UnsetType = UNSET
     ipaddr: Some[str] = ()
 
 
@@ -384,17 +386,19 @@ def claimed(value: object) -> Rules:
 
 
 def _own(rule: _Claimed) -> RuleSettings:
-    topics = rule.topics if rule.topic is None else (*rule.topics, rule.topic)
+    if rule.permit and rule.permission:
+        raise ValueError("it has permit and permission, of which one is enough")
+    topics = (*rule.topics, rule.topic) if isinstance(rule.topic, str) else rule.topics
     fields = {
         "permit": rule.permit or rule.permission,
         "action": rule.action,
         "topics": topics,
         "qos": (rule.qos,) if isinstance(rule.qos, int) else rule.qos,
-        "retain": {"all": None, "true": True, "false": False}.get(rule.retain, rule.retain)
+        "retain": {"all": UNSET, "true": True, "false": False}.get(rule.retain, rule.retain)
         if isinstance(rule.retain, str)
         else rule.retain,
         "username": rule.username,
         "clientid": rule.clientid,
         "ipaddr": rule.ipaddr,
     }
-    return msgspec.convert({name: value for name, value in fields.items() if value != ()}, RuleSettings)
+    return msgspec.convert({name: value for name, value in fields.items() if value not in ((), UNSET)}, RuleSettings)

@@ -362,6 +362,17 @@ def test_a_claimed_rule_that_names_nothing_isnt_one_for_everything(name: str) ->
         claimed([{"permit": "allow", "topic": "a", name: []}])
 
 
+@pytest.mark.parametrize("name", ["topic", "retain", "username", "clientid"])
+def test_a_claimed_rule_whose_issuer_had_no_value_isnt_one_for_everything(name: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match="got `null`"):
+        claimed([{"permit": "allow", "topics": ["a"], name: None}])
+
+
+def test_a_claimed_rule_that_allows_and_denies_is_refused() -> None:
+    with pytest.raises(ValueError, match="permit and permission"):
+        claimed([{"permit": "allow", "permission": "deny", "topic": "a"}])
+
+
 ODD = [{"permit": "allow", "topic": "a", "clientid_re": "^x"}]
 
 
