@@ -95,6 +95,9 @@ def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
     for path, why in (
         ("/clients?peerhost=here", "peerhost: 'here' does not appear to be an IPv4 or IPv6 network"),
         ("/clients?usrname=jo", "usrname: is no parameter of /api/v1/clients; known are limit, after, clientid"),
+        ("/users?lmit=5", "lmit: is no parameter of /api/v1/users; known are limit, after"),
+        ("/bans?lmit=5", "lmit: is no parameter of /api/v1/bans; known are limit, after"),
+        ("/quotas?lmit=5", "lmit: is no parameter of /api/v1/quotas; known are limit, after"),
         ("/sessions?connected=maybe", "connected: 'maybe' must be yes or no"),
         ("/sessions/a?after=b", "after: 'b' must be what the page before said as next"),
         ("/clients?after=client-1", "after: 'client-1' must be what the page before said as next"),

@@ -19,7 +19,7 @@ from aiohttp import web
 from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings
 from flockmq.errors import ConfigError
-from flockmq.management.answers import ANY_TEXT, VIEWS, RequestRefused, about, answer, body_of, limit_of
+from flockmq.management.answers import ANY_TEXT, VIEWS, RequestRefused, about, answer, body_of, check_query, limit_of
 from flockmq.management.quota_admin import QuotaAdmin
 
 ADMIN: Final = web.AppKey("quota_admin", QuotaAdmin)
@@ -29,6 +29,7 @@ routes = web.RouteTableDef()
 
 @routes.get("/api/v1/quotas")
 async def quotas(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after")
     shown = request.app[VIEWS].quotas.shown()
     page = request.app[ADMIN].page(request.query.get("after"), limit_of(request))
     return answer(200, msgspec.structs.asdict(shown) | msgspec.structs.asdict(page))

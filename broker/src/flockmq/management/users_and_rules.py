@@ -26,7 +26,7 @@ from aiohttp import web
 
 from flockmq.auth.admin import Admin, AnsweredUser, NewBan, NewUser, OfKind, UserChange
 from flockmq.config.auth_settings import RuleSettings
-from flockmq.management.answers import ANY_TEXT, about, answer, body_of, limit_of
+from flockmq.management.answers import ANY_TEXT, about, answer, body_of, check_query, limit_of
 from flockmq.management.guard import holder_of
 
 ADMIN: Final = web.AppKey("admin", Admin)
@@ -52,6 +52,7 @@ class _LiftedBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 @routes.get("/api/v1/users")
 async def users(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after")
     return answer(200, request.app[ADMIN].users(request.query.get("after"), limit_of(request)))
 
 
@@ -92,6 +93,7 @@ def _user(request: web.Request, status: int, user: AnsweredUser) -> web.Response
 
 @routes.get("/api/v1/rules")
 async def ruled(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after")
     return answer(200, request.app[ADMIN].ruled(request.query.get("after"), limit_of(request)))
 
 
@@ -121,6 +123,7 @@ async def delete_rules(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/bans")
 async def bans(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after")
     return answer(200, request.app[ADMIN].bans(request.query.get("after"), limit_of(request)))
 
 
