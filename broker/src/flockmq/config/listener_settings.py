@@ -14,24 +14,24 @@ from msgspec import Meta, field
 from flockmq.config.values import Address, ByteRate, Count, Kind, Network, Rate, Secret
 
 UrlPath = Annotated[
-    str, Meta(pattern=r"^/[!-~]*$", max_length=256, description="a path that begins with /, of at most 256 characters")
+    str, Meta(pattern=r"^/[!-~]*\Z", max_length=256, description="a path that begins with /, of at most 256 characters")
 ]
 HostName = Annotated[
     str,
     Meta(
-        pattern=r"^(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*$",
+        pattern=r"^(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\Z",
         description="a host's name, for example mqtt.example.com or *.example.com",
     ),
 ]
 Origin = Annotated[
     str,
     Meta(
-        pattern=r"^(\*|[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+)$",
+        pattern=r"^(\*|[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+)\Z",
         max_length=256,
         description="a page's origin, scheme, host and port alone, for example https://app.example.com; or * for all",
     ),
 ]
-Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')]
+Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}\Z", description='a mode as chmod takes it, for example "0660"')]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 

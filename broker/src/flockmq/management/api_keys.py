@@ -52,7 +52,7 @@ class Holder(NamedTuple):
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A key that is valid for `seconds` from now, `until` a time (RFC 3339), or for ever."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}\Z")]
     role: Role
     seconds: Annotated[float, Meta(gt=0, le=3.2e9)] | None = None
     until: datetime | None = None

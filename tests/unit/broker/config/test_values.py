@@ -79,6 +79,7 @@ def test_networks_are_listed_with_commas_where_there_is_only_text() -> None:
         ("redis://h/abc", RedisUrl, "isn't a Redis URL"),
         ("*.*.example.com", HostName, "'*.*.example.com' must be a host's name"),
         ("mqtt", UrlPath, "'mqtt' must be a path that begins with /"),
+        ("/mqtt\n", UrlPath, "must be a path that begins with /"),
     ],
 )
 def test_what_the_system_could_make_nothing_of_is_refused_at_once(said: str, kind: object, expected: str) -> None:

@@ -161,6 +161,7 @@ async def test_a_role_of_a_later_release_may_nothing(site: Site) -> None:
     ("body", "status", "why"),
     [
         ({"name": "a b", "role": "admin"}, 400, "$.name"),
+        ({"name": "a\n", "role": "admin"}, 400, "$.name"),
         ({"name": "management.api_key", "role": "admin"}, 400, "name: "),
         ({"name": "a", "role": "root"}, 400, "$.role"),
         ({"name": "a", "role": "admin", "seconds": 0}, 400, "$.seconds"),
