@@ -11,6 +11,7 @@ one look-up.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -93,6 +94,7 @@ class ApiKeys:
         self._may_write = may_write
         self._clock = clock
         self._token_bytes = token_bytes
+        self._making = asyncio.Lock()
 
     def __len__(self) -> int:
         return len(self._rlog.tables.api_keys) + (self._configured is not None)
@@ -133,14 +135,15 @@ class ApiKeys:
         self._check_version()
         if new.name == CONFIGURED:
             raise Invalid("name", f"{CONFIGURED} is how the configured key is called; take another")
-        table = self._rlog.tables.api_keys
-        if len(table) >= API_KEYS_MAX:
-            raise RequestRefused(507, f"there are {API_KEYS_MAX} keys already; remove one first")
-        if any(key.name == new.name for _, key in table.items()):
-            raise RequestRefused(409, f"key {new.name!r} is there already; remove it first, or take another name")
-        drawn = PREFIX + urlsafe_b64encode(self._token_bytes(API_KEY_MIN_BYTES)).decode().rstrip("=")
-        key = ApiKey(new.name, new.role, self._until_s(new), by, self._clock.wall())
-        await self._rlog.write(AUTH, [API_KEYS.put(_hash(drawn.encode()), key)])
+        async with self._making:  # until the table has it: the next one looks there
+            table = self._rlog.tables.api_keys
+            if len(table) >= API_KEYS_MAX:
+                raise RequestRefused(507, f"there are {API_KEYS_MAX} keys already; remove one first")
+            if any(key.name == new.name for _, key in table.items()):
+                raise RequestRefused(409, f"key {new.name!r} is there already; remove it first, or take another name")
+            drawn = PREFIX + urlsafe_b64encode(self._token_bytes(API_KEY_MIN_BYTES)).decode().rstrip("=")
+            key = ApiKey(new.name, new.role, self._until_s(new), by, self._clock.wall())
+            await self._rlog.write(AUTH, [API_KEYS.put(_hash(drawn.encode()), key)])
         return MadeKey(**_fields(key), key=drawn)
 
     async def remove(self, name: str) -> None:

@@ -18,11 +18,13 @@ from flockmq.clock import SYSTEM
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.management import api_keys, audit_log, guard
-from flockmq.management.api_keys import CONFIGURED, ApiKeys
+from flockmq.management.answers import RequestRefused
+from flockmq.management.api_keys import CONFIGURED, ApiKeys, NewKey
 from flockmq.management.guard import WrongKeyDelay
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.schema import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
+from unit.broker.auth.test_admin import SlowLog
 from unit.broker.management.harness import KEY, managed, token_bytes
 from unit.broker.management.test_server import ToldNode
 from unit.broker.management.test_users_and_rules import Site, served
@@ -176,6 +178,15 @@ async def test_a_key_that_cant_be_made_is_refused(site: Site, body: object, stat
     answer = await site.ask("POST", "/keys", body)
     assert answer[0] == status
     assert why in answer[1]["error"]
+
+
+async def test_of_two_that_make_keys_of_one_name_at_once_one_is_refused() -> None:
+    keys = ApiKeys(SlowLog().as_rlog(), None, lambda: True, SYSTEM, token_bytes)
+    answers = await asyncio.gather(
+        *(keys.make(NewKey("there", "viewer"), "admin") for _ in range(2)), return_exceptions=True
+    )
+    assert sorted(isinstance(one, RequestRefused) for one in answers) == [False, True]
+    assert len(keys) == 1
 
 
 async def test_before_all_nodes_know_of_keys_there_are_none(site: Site) -> None:
