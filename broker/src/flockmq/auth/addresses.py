@@ -7,12 +7,26 @@ import socket
 from typing import Final
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+MAPPED_BITS: Final = 96
+"""The length of the prefix of IPv4-mapped IPv6 addresses."""
 
 
 def plain_address(host: str) -> Address:
     """Parse an address. An IPv4-mapped IPv6 address becomes the IPv4 address. Raises ValueError."""
     address = ipaddress.ip_address(host)
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def plain_network(text: str) -> Network:
+    """Parse an address or a network. One of IPv4-mapped IPv6 addresses becomes the IPv4 network, because
+    `plain_address` makes IPv4 addresses of its clients. Raises ValueError."""
+    network = ipaddress.ip_network(text)
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    if mapped is None or network.prefixlen < MAPPED_BITS:
+        return network
+    return ipaddress.ip_network((mapped, network.prefixlen - MAPPED_BITS))
 
 
 def shown_address(host: str) -> str:

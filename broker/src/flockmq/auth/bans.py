@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import msgspec
 
-from flockmq.auth.addresses import network, plain_address
+from flockmq.auth.addresses import network, plain_address, plain_network
 from flockmq.auth.name_patterns import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
 from flockmq.clock import SYSTEM
@@ -158,9 +158,7 @@ def normal(kind: str, who: str) -> str:
         return str(plain_address(who.partition("%")[0]))  # without the zone of a link-local IPv6 address
     if kind == "peerhost_net":
         address, slash, length = who.partition("/")
-        network = ipaddress.ip_network(address.partition("%")[0] + slash + length)
-        mapped = getattr(network.network_address, "ipv4_mapped", None)
-        return str(network) if mapped is None or network.prefixlen < 96 else f"{mapped}/{network.prefixlen - 96}"
+        return str(plain_network(address.partition("%")[0] + slash + length))
     return who
 
 

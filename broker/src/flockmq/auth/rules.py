@@ -17,7 +17,6 @@ another `$` topic.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from flockmq.auth.addresses import Network, plain_address, plain_network
 from flockmq.auth.name_patterns import check_length, glob, is_pattern
 from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
 from flockmq.auth.template import Template
@@ -330,12 +330,10 @@ _CLIENTS: Final[Levels] = (b"$SYS", b"brokers", b"+", b"clients", b"#")
 
 # --- who ------------------------------------------------------------------------------------------------------------
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 
 def _network(text: str) -> Network:
     try:
-        return ipaddress.ip_network(text)
+        return plain_network(text)
     except ValueError:
         raise ValueError(
             f"ipaddr {text!r} isn't an address or a network; for example 192.0.2.7 or 10.0.0.0/8"
@@ -344,11 +342,10 @@ def _network(text: str) -> Network:
 
 def _is_in(host: str, networks: Sequence[Network]) -> bool:
     try:
-        address = ipaddress.ip_address(host)
+        address = plain_address(host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    return any(mapped in network for network in networks)
+    return any(address in network for network in networks)
 
 
 # --- rules in tokens and HTTP answers -------------------------------------------------------------------------------

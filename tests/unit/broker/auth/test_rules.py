@@ -101,6 +101,14 @@ def test_who_a_rule_is_about() -> None:
     assert publish(outside, "a", Subject("x", "", "")) is True
 
 
+@pytest.mark.parametrize("network", ["::ffff:192.0.2.0/120", "::ffff:c000:207", "::ffff:0:0/96"])
+def test_a_network_of_mapped_addresses_is_the_one_of_IPv4(network: str) -> None:
+    rules = Rules([deny(ipaddr=[network]), allow()])
+    for host in ("192.0.2.7", "::ffff:192.0.2.7"):
+        assert publish(rules, "a", Subject("x", "", host)) is False
+    assert publish(rules, "a", Subject("x", "", "2001:db8::1")) is True
+
+
 def test_placeholders_stand_for_one_level_of_this_client() -> None:
     rules = Rules([allow("d/${clientid}/#", "u/${username}-in")])
     assert publish(rules, "d/meter-1/x") is True
