@@ -137,8 +137,12 @@ class JwtAuthenticator:
             return LoginRefused(
                 Reason.NOT_AUTHORIZED, f"its token's {self._settings.acl_claim_name} can't be read: {error}"
             )
+        try:
+            username = _username(self._settings, attempt, claims)
+        except ValueError:  # JSON can hold a half of a surrogate pair.
+            return _refused("its token's sub is no text")
         return Granted(
-            _username(self._settings, attempt, claims),
+            username,
             is_superuser=claims.get("is_superuser") is True,
             rules=rules,
             expires_at_s=float(expires_at_s) if self._settings.disconnect_after_expire else 0.0,
@@ -146,7 +150,7 @@ class JwtAuthenticator:
 
 
 def _username(settings: JwtSettings, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
-    """The user name; if the token is sent as the user name, the token's subject."""
+    """The user name; if the token is sent as the user name, the token's subject. Raises ValueError."""
     if settings.taken_from == "password":
         return attempt.username or b""
     subject = claims.get("sub")

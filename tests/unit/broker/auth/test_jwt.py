@@ -110,6 +110,10 @@ def test_a_token_in_the_user_names_place_is_its_subjects() -> None:
     assert granted(answer).username == b"meter-1"
 
 
+def test_a_subject_that_no_user_name_can_be_is_refused() -> None:
+    refused(verdict(by_hmac(taken_from="username"), None, token(sub="\ud800")))
+
+
 def test_what_a_token_says_the_client_may_do() -> None:
     answer = granted(verdict(by_hmac(), token(acl={"pub": ["a/#"]}, is_superuser=True)))
     assert answer.is_superuser
