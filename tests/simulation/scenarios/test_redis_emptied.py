@@ -26,6 +26,19 @@ async def _until_slots(cluster: SimulatedCluster, node: str, *, has: bool) -> No
             await asyncio.sleep(MOMENT_S)
 
 
+async def _lose_what_is_acknowledged(
+    cluster: SimulatedCluster, publisher: Client, lose: Callable[[RedisHost], None]
+) -> None:
+    """Redis comes back without the last message, or without anything."""
+    (redis,) = cluster.redis
+    redis.copy_data()
+    assert await publisher.publish("t", b"acknowledged") == 0
+    await redis.kill()
+    lose(redis)
+    await asyncio.sleep(LINKED_S)
+    await redis.start()
+
+
 @pytest.mark.parametrize("behind_s", [0.0, 7200.0])
 @scenario()
 async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(
@@ -60,7 +73,6 @@ async def test_no_message_is_lost_though_its_owner_drains_when_redis_is_back_wit
 ) -> None:
     """A Redis with a copy has all of the log, so nothing says that it lost anything. The leader's next round comes
     before its tables show the next generation."""
-    (redis,) = cluster.redis
     leader = await cluster.leader()
     assert leader is not None
     leaving = next(node for name, node in cluster.nodes.items() if cluster.slots_of(name) and node is not leader)
@@ -72,12 +84,7 @@ async def test_no_message_is_lost_though_its_owner_drains_when_redis_is_back_wit
             client.disconnect()
     publisher = await Client.connect(cluster, "publisher", at=leader.name)
     await asyncio.sleep(SETTLED_S)
-    redis.copy_data()
-    assert await publisher.publish("t", b"acknowledged") == 0
-    await redis.kill()
-    lose(redis)
-    await asyncio.sleep(LINKED_S)
-    await redis.start()
+    await _lose_what_is_acknowledged(cluster, publisher, lose)
     await leaving.drain()
     await asyncio.sleep(LINKED_S)
     for name in names[CLIENTS:]:
@@ -91,7 +98,6 @@ async def test_no_message_is_lost_though_its_owner_stops_when_redis_is_back_with
     cluster: SimulatedCluster, lose: Callable[[RedisHost], None]
 ) -> None:
     """It has no clients, so it doesn't drain for long."""
-    (redis,) = cluster.redis
     leader = await cluster.leader()
     leaving = next(node for name, node in cluster.nodes.items() if cluster.slots_of(name) and node is not leader)
     names = cluster.clients_of(leaving.name, CLIENTS)
@@ -101,12 +107,7 @@ async def test_no_message_is_lost_though_its_owner_stops_when_redis_is_back_with
         client.disconnect()
     publisher = await Client.connect(cluster, "publisher", at="replicant-2")
     await asyncio.sleep(SETTLED_S)
-    redis.copy_data()
-    assert await publisher.publish("t", b"acknowledged") == 0
-    await redis.kill()
-    lose(redis)
-    await asyncio.sleep(LINKED_S)
-    await redis.start()
+    await _lose_what_is_acknowledged(cluster, publisher, lose)
     await leaving.drain()
     await asyncio.sleep(LINKED_S)
     for name in names:
